@@ -1,0 +1,619 @@
+// bindings/program.cpp -- compiled programs on NumPy arrays: call, batch, minimize.
+//
+// A call on a small program takes about as long as its argument checks, so these go through
+// NumPy's C interface and the type's call slot.
+#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <Python.h>
+#include <numpy/arrayobject.h>
+//
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <variant>
+
+#include "errors.h"
+#include "python.h"
+#include "scalar/minimize.h"
+#include "scalar/runner.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+/// What Python holds: a program with its number type and the shape of its results.
+struct Compiled {
+    std::variant<std::unique_ptr<Runner<double>>, std::unique_ptr<Runner<float>>> runner;
+    std::shared_ptr<const Program> program;
+    bool scalar;         ///< one output, given as a Var and not in a sequence
+    bool with_gradient;  ///< returns (values, derivatives)
+    std::vector<std::int64_t> wrt_input;  ///< per derivative the input it belongs to, or -1
+
+    bool is_double() const { return runner.index() == 0; }
+    int typenum() const { return is_double() ? NPY_DOUBLE : NPY_FLOAT; }
+    const char* dtype() const { return is_double() ? "float64" : "float32"; }
+    std::size_t inputs() const { return program->code().input_count; }
+    std::size_t values() const { return program->values(); }
+    std::size_t derivatives() const { return program->derivatives(); }
+    /// Costly enough that giving other threads the interpreter pays.
+    bool long_running() const { return program->stats().instructions > 2000; }
+};
+
+template <class T>
+constexpr int typenum_of = sizeof(T) == 8 ? NPY_DOUBLE : NPY_FLOAT;
+
+PyArrayObject* array_of(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }
+PyArrayObject* array_of(const nb::object& object) { return array_of(object.ptr()); }
+
+std::string shape_text(PyArrayObject* array) {
+    std::string text = "(";
+    for (int d = 0; d < PyArray_NDIM(array); ++d)
+        text += (d ? ", " : "") + std::to_string(PyArray_DIM(array, d));
+    return text + (PyArray_NDIM(array) == 1 ? ",)" : ")");
+}
+
+std::string shape_text(std::initializer_list<npy_intp> shape) {
+    std::string text = "(";
+    for (npy_intp size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+std::string dtype_text(PyArrayObject* array) {
+    return nb::cast<std::string>(
+        nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))));
+}
+
+/// `object` as an array of the program's number type with `ndim` dimensions; the array itself
+/// where it is one already, however it is strided.
+nb::object input_array(const Compiled& c, const char* what, PyObject* object, int ndim) {
+    nb::object array;
+    if (PyArray_Check(object)) {
+        array = nb::borrow(object);
+    } else {
+        array = nb::steal(PyArray_FromAny(object, nullptr, 0, 0, 0, nullptr));
+        if (!array.is_valid()) throw nb::python_error();
+    }
+    if (PyArray_NDIM(array_of(array)) != ndim)
+        raise("ShapeError", std::string(what) + ": expected an array of " + std::to_string(ndim) +
+                                " dimension" + (ndim == 1 ? "" : "s") + ", got shape " +
+                                shape_text(array_of(array)) +
+                                (ndim == 1 ? "; program.batch takes one point a row"
+                                           : "; program(x) takes a single point"));
+    const int type = PyArray_TYPE(array_of(array));
+    if (type == c.typenum() && PyArray_ISBEHAVED_RO(array_of(array))) return array;
+    if (!(PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) || PyTypeNum_ISBOOL(type) ||
+          PyTypeNum_ISOBJECT(type)))
+        raise("DTypeError", std::string(what) + ": expected real numbers, got dtype " +
+                                dtype_text(array_of(array)));
+    nb::object converted = nb::steal(PyArray_FromAny(
+        array.ptr(), PyArray_DescrFromType(c.typenum()), 0, 0,
+        NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_FORCECAST, nullptr));
+    if (!converted.is_valid()) throw nb::python_error();
+    return converted;
+}
+
+/// A given array for results, checked; or a new one.
+nb::object output_array(const Compiled& c, const char* what, PyObject* given,
+                        std::initializer_list<npy_intp> shape) {
+    if (!given) {
+        nb::object fresh = nb::steal(PyArray_SimpleNew(
+            static_cast<int>(shape.size()), const_cast<npy_intp*>(shape.begin()), c.typenum()));
+        if (!fresh.is_valid()) throw nb::python_error();
+        return fresh;
+    }
+    const std::string prefix = std::string(what) + ": ";
+    if (!PyArray_Check(given))
+        raise("DTypeError", prefix + "expected a NumPy array, got " + type_name(given));
+    PyArrayObject* array = array_of(given);
+    if (PyArray_TYPE(array) != c.typenum())
+        raise("DTypeError", prefix + "expected dtype " + c.dtype() + ", got " + dtype_text(array));
+    if (PyArray_NDIM(array) != static_cast<int>(shape.size()) ||
+        !std::equal(shape.begin(), shape.end(), PyArray_DIMS(array)))
+        raise("ShapeError",
+              prefix + "expected shape " + shape_text(shape) + ", got " + shape_text(array));
+    if (!PyArray_ISCARRAY(array))
+        raise("ShapeError", prefix + "expected a writable C-contiguous array, got one that is " +
+                                (PyArray_ISWRITEABLE(array) ? "not contiguous" : "read-only") +
+                                "; make it with numpy.empty");
+    return nb::borrow(given);
+}
+
+/// The two arrays of out=, or nothing.
+struct Outs {
+    PyObject *values = nullptr, *derivatives = nullptr;
+};
+
+Outs split_out(const Compiled& c, PyObject* out) {
+    if (!out || out == Py_None) return {};
+    if (!c.with_gradient) return {out, nullptr};
+    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 2)
+        raise("ShapeError",
+              "out: expected a tuple (values, derivatives), got " + type_name(out));
+    return {PyTuple_GET_ITEM(out, 0), PyTuple_GET_ITEM(out, 1)};
+}
+
+/// Releases the interpreter while it lives, if asked to.
+class Unlocked {
+   public:
+    explicit Unlocked(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
+    ~Unlocked() {
+        if (state_) PyEval_RestoreThread(state_);
+    }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+
+   private:
+    PyThreadState* state_;
+};
+
+void check_inputs(const Compiled& c, const char* what, npy_intp got) {
+    if (static_cast<std::size_t>(got) != c.inputs())
+        raise("ShapeError", std::string(what) + ": the program has " + std::to_string(c.inputs()) +
+                                " inputs, got " + std::to_string(got) + " values");
+}
+
+// ---- one point --------------------------------------------------------------------------------
+
+template <class T>
+nb::object call(const Compiled& c, const Runner<T>& runner, PyObject* x, PyObject* out) {
+    nb::object point = input_array(c, "program", x, 1);
+    check_inputs(c, "program", PyArray_DIM(array_of(point), 0));
+    if (!PyArray_IS_C_CONTIGUOUS(array_of(point))) {
+        point = nb::steal(PyArray_NewCopy(array_of(point), NPY_CORDER));
+        if (!point.is_valid()) throw nb::python_error();
+    }
+    const Outs outs = split_out(c, out);
+    const auto k = static_cast<npy_intp>(c.values()), n = static_cast<npy_intp>(c.derivatives());
+    // A single value without out= is returned as a float and needs no array.
+    T single{};
+    nb::object values, derivatives;
+    if (!c.scalar)
+        values = output_array(c, "out values", outs.values, {k});
+    else if (outs.values)
+        values = output_array(c, "out value", outs.values, {});
+    if (c.with_gradient)
+        derivatives = c.scalar ? output_array(c, "out gradient", outs.derivatives, {n})
+                               : output_array(c, "out jacobian", outs.derivatives, {k, n});
+    auto data = [](const nb::object& array) {
+        return array.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(array))) : nullptr;
+    };
+    T* value_data = values.is_valid() ? data(values) : &single;
+    {
+        Unlocked unlocked(c.long_running());
+        runner.one(data(point), value_data, data(derivatives));
+    }
+    if (!values.is_valid()) values = nb::float_(static_cast<double>(single));
+    if (!c.with_gradient) return values;
+    return nb::steal(PyTuple_Pack(2, values.ptr(), derivatives.ptr()));
+}
+
+nb::object call(const Compiled& c, PyObject* x, PyObject* out) {
+    return std::visit([&](const auto& runner) { return call(c, *runner, x, out); }, c.runner);
+}
+
+PyObject* call_slot(PyObject* self, PyObject* args, PyObject* keywords) {
+    try {
+        const Compiled& c = *nb::inst_ptr<Compiled>(nb::handle(self));
+        PyObject* out = nullptr;
+        Py_ssize_t named = keywords ? PyDict_GET_SIZE(keywords) : 0;
+        if (named == 1) {
+            out = PyDict_GetItemString(keywords, "out");
+            if (out) named = 0;
+        }
+        if (PyTuple_GET_SIZE(args) != 1 || named) {
+            PyErr_SetString(PyExc_TypeError,
+                            "program(x, *, out=None): expected one array of input values");
+            return nullptr;
+        }
+        return call(c, PyTuple_GET_ITEM(args, 0), out).release().ptr();
+    } catch (nb::python_error& e) {
+        e.restore();
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    }
+    return nullptr;
+}
+
+PyType_Slot program_slots[] = {
+    {Py_tp_call, reinterpret_cast<void*>(call_slot)},
+    {0, nullptr},
+};
+
+// ---- many rows --------------------------------------------------------------------------------
+
+int checked_threads(std::optional<int> threads) {
+    if (threads && *threads < 1)
+        raise("ShapeError", "threads: expected a positive number or None for all cores, got " +
+                                std::to_string(*threads));
+    return threads.value_or(0);
+}
+
+bool overlap(PyArrayObject* a, PyArrayObject* b) {
+    auto range = [](PyArrayObject* array) {
+        char *low = PyArray_BYTES(array), *high = low + PyArray_ITEMSIZE(array);
+        for (int d = 0; d < PyArray_NDIM(array); ++d) {
+            npy_intp reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
+            (reach > 0 ? high : low) += reach;
+        }
+        return std::pair(low, high);
+    };
+    auto [a_low, a_high] = range(a);
+    auto [b_low, b_high] = range(b);
+    return a_low < b_high && b_low < a_high;
+}
+
+template <class T>
+nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObject* out,
+                 int threads) {
+    nb::object points = input_array(c, "batch", x.ptr(), 2);
+    PyArrayObject* array = array_of(points);
+    check_inputs(c, "batch", PyArray_DIM(array, 1));
+    const npy_intp rows = PyArray_DIM(array, 0);
+    const Outs outs = split_out(c, out);
+    const auto k = static_cast<npy_intp>(c.values()), n = static_cast<npy_intp>(c.derivatives());
+    nb::object values = c.scalar ? output_array(c, "out values", outs.values, {rows})
+                                 : output_array(c, "out values", outs.values, {rows, k});
+    nb::object derivatives;
+    if (c.with_gradient)
+        derivatives = c.scalar ? output_array(c, "out gradients", outs.derivatives, {rows, n})
+                               : output_array(c, "out jacobians", outs.derivatives, {rows, k, n});
+    for (PyObject* given : {outs.values, outs.derivatives})
+        if (given && rows && overlap(array, array_of(given))) {
+            points = nb::steal(PyArray_NewCopy(array, NPY_KEEPORDER));
+            if (!points.is_valid()) throw nb::python_error();
+            array = array_of(points);
+        }
+
+    // Strides that are no multiple of the element size (fields of records) are copied away.
+    constexpr auto size = static_cast<npy_intp>(sizeof(T));
+    if (PyArray_STRIDE(array, 0) % size || PyArray_STRIDE(array, 1) % size) {
+        points = nb::steal(PyArray_NewCopy(array, NPY_CORDER));
+        if (!points.is_valid()) throw nb::python_error();
+        array = array_of(points);
+    }
+    const npy_intp row_stride = PyArray_STRIDE(array, 0) / size;
+    const npy_intp column_stride = PyArray_STRIDE(array, 1) / size;
+    const T* data = static_cast<const T*>(PyArray_DATA(array));
+    T* value_data = static_cast<T*>(PyArray_DATA(array_of(values)));
+    T* derivative_data = derivatives.is_valid()
+                             ? static_cast<T*>(PyArray_DATA(array_of(derivatives)))
+                             : nullptr;
+
+    // A slice of rows takes some 50 ms; signals are looked at between slices.
+    const auto cost = static_cast<npy_intp>(runner.program().stats().instructions) + 100;
+    const npy_intp slice = std::max<npy_intp>(100'000'000 / cost, 64) * 1024 / 1024;
+    std::vector<InputRows<T>> in(c.inputs());
+    std::vector<OutputRows<T>> results(static_cast<std::size_t>(k + k * n));
+    for (npy_intp first = 0; first < rows; first += slice) {
+        for (npy_intp i = 0; i < static_cast<npy_intp>(in.size()); ++i)
+            in[static_cast<std::size_t>(i)] = {data + first * row_stride + i * column_stride,
+                                               row_stride};
+        for (npy_intp i = 0; i < k; ++i)
+            results[static_cast<std::size_t>(i)] = {value_data + first * k + i, k};
+        for (npy_intp i = 0; i < k * n; ++i)
+            results[static_cast<std::size_t>(k + i)] = {derivative_data + first * k * n + i, k * n};
+        {
+            Unlocked unlocked(true);
+            runner.rows(in.data(), results.data(),
+                        static_cast<std::size_t>(std::min(slice, rows - first)), threads);
+        }
+        if (PyErr_CheckSignals()) throw nb::python_error();
+    }
+    if (!c.with_gradient) return values;
+    return nb::make_tuple(values, derivatives);
+}
+
+// ---- minimize ---------------------------------------------------------------------------------
+
+struct MinimizeArguments {
+    DescentOptions options;
+    std::size_t steps, history_every, callback_every;
+    nb::object callback;
+};
+
+template <class T>
+class Minimization {
+   public:
+    Minimization(const Compiled& c, const Runner<T>& runner, nb::handle x0,
+                 const MinimizeArguments& a)
+        : compiled_(c), arguments_(a) {
+        const bool many =
+            PyArray_Check(x0.ptr()) && PyArray_NDIM(array_of(x0.ptr())) == 2;
+        nb::object start = input_array(c, "minimize x0", x0.ptr(), many ? 2 : 1);
+        start = nb::steal(PyArray_NewCopy(array_of(start), NPY_CORDER));
+        if (!start.is_valid()) throw nb::python_error();
+        check_inputs(c, "minimize x0", PyArray_DIM(array_of(start), many ? 1 : 0));
+        count_ = many ? static_cast<std::size_t>(PyArray_DIM(array_of(start), 0)) : 1;
+        many_ = many;
+        if (!count_) raise("ShapeError", "minimize x0: expected at least one start, got none");
+        std::vector<std::uint32_t> moved;
+        for (std::int64_t input : c.wrt_input) moved.push_back(static_cast<std::uint32_t>(input));
+        descent_.emplace(runner, std::move(moved), a.options,
+                         static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
+        if (a.history_every) history_.resize((a.steps / a.history_every + 1) * count_);
+    }
+
+    nb::tuple run() {
+        bool stopped = false;
+        std::size_t piece = 1;
+        while (descent_->taken() < arguments_.steps && !stopped) {
+            piece = advance(piece);
+            stopped = interrupted() || wants_to_stop();
+        }
+        descent_->settle();
+        return result(stopped);
+    }
+
+   private:
+    using Clock = std::chrono::steady_clock;
+
+    /// Takes a piece of steps and returns the size of the next: some 20 ms, so that Ctrl-C is heard.
+    std::size_t advance(std::size_t piece) {
+        piece = std::min(piece, arguments_.steps - descent_->taken());
+        if (arguments_.callback_every)
+            piece = std::min(piece, arguments_.callback_every -
+                                        descent_->taken() % arguments_.callback_every);
+        const auto start = Clock::now();
+        {
+            Unlocked unlocked(true);
+            descent_->advance(piece, history_.empty() ? nullptr : history_.data(),
+                              std::max<std::size_t>(arguments_.history_every, 1));
+        }
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        return seconds < 0.01 ? piece * 2 : seconds > 0.04 ? std::max<std::size_t>(piece / 2, 1) : piece;
+    }
+
+    bool interrupted() {
+        if (!PyErr_CheckSignals()) return false;
+        if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
+        PyErr_Clear();
+        return true;
+    }
+
+    /// Calls back if it is time; true from the callback, or Ctrl-C within it, ends the run.
+    bool wants_to_stop() {
+        if (!arguments_.callback_every || descent_->taken() % arguments_.callback_every) return false;
+        auto [x, value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
+        PyObject* answer = PyObject_CallFunction(arguments_.callback.ptr(), "nOO",
+                                                 static_cast<Py_ssize_t>(descent_->taken()),
+                                                 x.ptr(), value.ptr());
+        if (answer) {
+            const int truth = PyObject_IsTrue(answer);
+            Py_DECREF(answer);
+            if (truth < 0) throw nb::python_error();
+            return truth;
+        }
+        if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
+        PyErr_Clear();
+        return true;
+    }
+
+    template <class Fill>
+    std::pair<nb::object, nb::object> arrays(Fill fill) {
+        const auto m = static_cast<npy_intp>(count_), n = static_cast<npy_intp>(compiled_.inputs());
+        nb::object x = many_ ? output_array(compiled_, "x", nullptr, {m, n})
+                             : output_array(compiled_, "x", nullptr, {n});
+        nb::object values = output_array(compiled_, "value", nullptr, {m});
+        auto* value_data = static_cast<T*>(PyArray_DATA(array_of(values)));
+        fill(static_cast<T*>(PyArray_DATA(array_of(x))), value_data);
+        if (!many_) values = nb::float_(static_cast<double>(value_data[0]));
+        return {x, values};
+    }
+
+    nb::tuple result(bool stopped) {
+        auto [x, value] = arrays([&](T* xs, T* values) { descent_->best(xs, values); });
+        auto [last_x, last_value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
+        return nb::make_tuple(x, value, last_x, last_value, history(), descent_->taken(), stopped);
+    }
+
+    nb::object history() {
+        if (history_.empty()) return nb::none();
+        const std::size_t taken = descent_->taken(), every = arguments_.history_every;
+        std::size_t rows = (taken + every - 1) / every;
+        if (taken % every == 0) {
+            std::vector<T> x(count_ * compiled_.inputs());
+            descent_->last(x.data(), history_.data() + rows * count_);
+            ++rows;
+        }
+        const auto m = static_cast<npy_intp>(rows), k = static_cast<npy_intp>(count_);
+        nb::object array = many_ ? output_array(compiled_, "history", nullptr, {m, k})
+                                 : output_array(compiled_, "history", nullptr, {m});
+        std::copy_n(history_.data(), rows * count_,
+                    static_cast<T*>(PyArray_DATA(array_of(array))));
+        return array;
+    }
+
+    const Compiled& compiled_;
+    const MinimizeArguments& arguments_;
+    std::size_t count_ = 1;
+    bool many_ = false;
+    std::optional<Descent<T>> descent_;
+    std::vector<T> history_;
+};
+
+nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
+                   double lr, double beta1, double beta2, double epsilon,
+                   std::size_t history_every, nb::object callback, std::size_t callback_every,
+                   std::optional<int> threads) {
+    if (!c.scalar || !c.with_gradient)
+        raise("GradError",
+              "minimize: the program must have one output and its gradient; compile it as "
+              "tg.compile(loss, wrt=inputs)");
+    std::vector<char> seen(c.inputs(), false);
+    for (std::int64_t input : c.wrt_input) {
+        if (input < 0 || seen[static_cast<std::size_t>(input)])
+            raise("GradError",
+                  "minimize: every Var of `wrt` must be a different input of the program");
+        seen[static_cast<std::size_t>(input)] = true;
+    }
+    MinimizeArguments a{{}, steps, history_every, callback_every, std::move(callback)};
+    if (method != "sgd" && method != "adam")
+        throw nb::value_error(
+            ("minimize: expected method 'sgd' or 'adam', got '" + method + "'").c_str());
+    a.options = {method == "sgd" ? Method::sgd : Method::adam, lr, beta1, beta2, epsilon,
+                 checked_threads(threads)};
+    return std::visit(
+        [&](const auto& runner) {
+            using T = std::decay_t<decltype(*runner)>;
+            if constexpr (std::is_same_v<T, Runner<double>>)
+                return Minimization<double>(c, *runner, x0, a).run();
+            else
+                return Minimization<float>(c, *runner, x0, a).run();
+        },
+        c.runner);
+}
+
+// ---- making and describing --------------------------------------------------------------------
+
+std::vector<NodeId> ids_of(const std::vector<const Var*>& vars, const Var& first) {
+    std::vector<NodeId> out;
+    for (const Var* var : vars) {
+        common_graph("compile", first, *var);
+        out.push_back(var->id);
+    }
+    return out;
+}
+
+/// The inputs in the order the program takes them, each once.
+std::vector<NodeId> input_ids(const Graph& graph, const Var& first, nb::handle inputs) {
+    if (inputs.is_none()) return {graph.inputs().begin(), graph.inputs().end()};
+    std::vector<NodeId> ids = ids_of(vars_of(inputs, "compile: inputs"), first);
+    std::vector<NodeId> sorted = ids;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end())
+        raise("CompileError", "compile: an input is named twice among `inputs`");
+    for (NodeId id : ids)
+        if (graph.op(id) != Op::input)
+            raise("CompileError", std::string("compile: `inputs` must be inputs of the graph, got "
+                                              "the result of '") +
+                                      info(graph.op(id)).name + "'");
+    return ids;
+}
+
+void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle inputs,
+               const std::string& dtype, bool scalar) {
+    const auto output_vars = vars_of(outputs, "compile: outputs");
+    if (output_vars.empty())
+        raise("CompileError", "compile: expected at least one output, got none");
+    if (dtype != "float64" && dtype != "float32")
+        raise("DTypeError",
+              "compile: expected dtype 'float64' or 'float32', got '" + dtype + "'");
+    const Var& first = *output_vars[0];
+    const Graph& graph = *first.graph;
+    const auto output_ids = ids_of(output_vars, first);
+    const bool with_gradient = !wrt.is_none();
+    const auto wrt_ids = with_gradient ? ids_of(vars_of(wrt, "compile: wrt"), first)
+                                       : std::vector<NodeId>();
+    const auto ids = input_ids(graph, first, inputs);
+    auto program = Program::compile(graph, output_ids, wrt_ids, with_gradient, ids);
+
+    std::vector<std::int64_t> position(graph.inputs().size(), -1), wrt_input;
+    for (std::size_t i = 0; i < ids.size(); ++i)
+        position[graph.node(ids[i]).a] = static_cast<std::int64_t>(i);
+    for (NodeId id : wrt_ids)
+        wrt_input.push_back(graph.op(id) == Op::input ? position[graph.node(id).a] : -1);
+    new (self) Compiled{{}, program, scalar, with_gradient, std::move(wrt_input)};
+    if (dtype == "float64")
+        self->runner = std::make_unique<Runner<double>>(program);
+    else
+        self->runner = std::make_unique<Runner<float>>(program);
+}
+
+std::string kernel_name(const Run& run) {
+    if (run.kernel == kernel_softplus_sigmoid) return "softplus+sigmoid";
+    if (run.kernel == kernel_sincos) return "sin+cos";
+    const bool sum = run.kernel >= kernel_sumdot_small ||
+                     run.kernel == static_cast<int>(Op::sumdot);
+    if (!sum) return info(static_cast<Op>(run.kernel)).name;
+    if (run.m == 0) return run.n == 2 ? "add" : "sum";
+    if (run.n == 0) return run.m == 1 ? "mul" : "dot";
+    return run.n == 1 && run.m == 1 ? "muladd" : "sumdot";
+}
+
+nb::dict stats(const Compiled& c) {
+    const Program& program = *c.program;
+    const Code& code = program.code();
+    nb::dict counts, passes, out;
+    std::size_t packed = 0;
+    for (std::uint32_t r = 0; r < code.run_count; ++r) {
+        const Run& run = code.runs[r];
+        const std::string name = kernel_name(run);
+        nb::str key(name.c_str());
+        counts[key] = (counts.contains(key) ? nb::cast<std::size_t>(counts[key]) : 0) + run.count;
+        if (run.independent && run.count >= 3) packed += run.count;
+    }
+    for (const auto& [name, seconds] : program.stats().passes) passes[name.c_str()] = seconds;
+    const double instructions = program.stats().instructions;
+    out["live_nodes"] = program.stats().live_nodes;
+    out["instructions"] = program.stats().instructions;
+    out["kernels"] = counts;
+    out["runs"] = code.run_count;
+    out["mean_run"] = code.run_count ? instructions / code.run_count : 0.0;
+    out["packable"] = instructions > 0 ? static_cast<double>(packed) / instructions : 0.0;
+    out["regions"] = program.stats().regions;
+    out["regrouped"] = program.stats().regrouped;
+    out["slots"] = program.total_slots();
+    out["code_bytes"] = program.code_bytes();
+    std::visit(
+        [&](const auto& runner) {
+            out["lanes"] = runner->width();
+            out["lane_bytes"] = runner->workspace_bytes();
+        },
+        c.runner);
+    out["passes"] = passes;
+    out["isa"] = isa().name;
+    return out;
+}
+
+}  // namespace
+
+void bind_program(nb::module_& m) {
+    if (_import_array() < 0) throw nb::python_error();
+    nb::class_<Compiled>(m, "Program", nb::type_slots(program_slots), nb::is_weak_referenceable(),
+                         "A compiled graph. Immutable; any number of threads may call it.")
+        .def(
+            "__init__", &construct, nb::arg("outputs"), nb::arg("wrt").none(),
+            nb::arg("inputs").none(), nb::arg("dtype"), nb::arg("scalar"),
+            nb::sig("def __init__(self, outputs: collections.abc.Sequence[Var], wrt: "
+                    "collections.abc.Sequence[Var] | None, inputs: collections.abc.Sequence[Var] | "
+                    "None, dtype: str, scalar: bool) -> None"))
+        .def(
+            "_call", [](const Compiled& c, nb::handle x, nb::handle out) {
+                return call(c, x.ptr(), out.ptr());
+            },
+            nb::arg("x"), nb::arg("out") = nb::none(),
+            nb::sig("def __call__(self, x: numpy.typing.ArrayLike, *, out: typing.Any = None) -> "
+                    "typing.Any"),
+            "The program at one point.")
+        .def(
+            "batch",
+            [](const Compiled& c, nb::handle x, std::optional<int> threads, nb::handle out) {
+                const int count = checked_threads(threads);
+                return std::visit(
+                    [&](const auto& runner) { return batch(c, *runner, x, out.ptr(), count); },
+                    c.runner);
+            },
+            nb::arg("x"), nb::arg("threads") = nb::none(), nb::arg("out") = nb::none(),
+            nb::sig("def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, out: "
+                    "typing.Any = None) -> typing.Any"),
+            "The program at every row of x.")
+        .def("_minimize", &minimize, nb::arg("x0"), nb::arg("method"), nb::arg("steps"),
+             nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("epsilon"),
+             nb::arg("history_every"), nb::arg("callback").none(), nb::arg("callback_every"),
+             nb::arg("threads").none(),
+             nb::sig("def _minimize(self, x0: numpy.typing.ArrayLike, method: str, steps: int, lr: "
+                     "float, beta1: float, beta2: float, epsilon: float, history_every: int, "
+                     "callback: typing.Any, callback_every: int, threads: int | None) -> "
+                     "tuple[typing.Any, ...]"))
+        .def_prop_ro("n_inputs", &Compiled::inputs, "How many values a point has.")
+        .def_prop_ro("n_outputs", &Compiled::values, "How many values it computes.")
+        .def_prop_ro("n_derivatives", &Compiled::derivatives, "Derivatives per value.")
+        .def_prop_ro("dtype", &Compiled::dtype, "'float64' or 'float32'.")
+        .def_prop_ro("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"),
+                     "Figures of the compiled program; explain() prints them.");
+}
+
+}  // namespace tapegrad::bindings

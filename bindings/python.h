@@ -1,0 +1,50 @@
+// bindings/python.h -- what the binding files share: handles, conversions, errors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "scalar/graph.h"
+
+namespace tapegrad::bindings {
+
+namespace nb = nanobind;
+
+/// A handle on a scalar node: a counted reference to its graph, and an index.
+struct Var {
+    std::shared_ptr<Graph> graph;
+    NodeId id;
+};
+
+/// A Var or a number, as operators and functions take them.
+struct Operand {
+    const Var* var = nullptr;
+    double number = 0.0;
+
+    NodeId in(Graph& graph) const { return var ? var->id : graph.constant(number); }
+};
+
+/// False, with no Python error set, if the object is neither a Var nor a real number.
+bool to_operand(PyObject* object, Operand& operand);
+/// The Var behind an object, or nullptr.
+const Var* as_var(PyObject* object);
+nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
+
+/// Raises tapegrad.errors.`name` with a message.
+[[noreturn]] void raise(const char* name, const std::string& message);
+/// The type's name, for messages.
+std::string type_name(PyObject* object);
+
+/// The Vars of a sequence, all of one graph. `what` names the argument in messages.
+std::vector<const Var*> vars_of(nb::handle sequence, const char* what);
+/// The graph of all operands; raises if they belong to two.
+const std::shared_ptr<Graph>& common_graph(const char* op, const Var& a, const Var& b);
+
+void bind_graph(nb::module_& m);
+void bind_functions(nb::module_& m);
+void bind_program(nb::module_& m);
+
+}  // namespace tapegrad::bindings

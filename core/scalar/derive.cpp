@@ -1,0 +1,334 @@
+// core/scalar/derive.cpp -- reverse-mode differentiation.
+//
+// 1. Mark what depends on `wrt` (active). Nothing else receives contributions.
+// 2. Sweep from the output down. When a node is reached all its users have contributed, so its
+//    adjoint is finished at once as one node: a sum of plain terms g and products g * d. That node
+//    (sumdot) is what the executors run fastest, and it needs no accumulation in place.
+// 3. The node then contributes to its operands: elementwise operations by the derivative text of
+//    ops.def, the others by the rules below.
+//
+// Masks: the branch that `where` does not take gets the adjoint 0, and 0 times an infinite or NaN
+// derivative further up must stay 0. So below a `where` products are masked_mul, whose first factor
+// wins when it is 0; everywhere else they are plain products.
+#include "derive.h"
+
+#include <algorithm>
+
+#include "../errors.h"
+#include "symbol.h"
+
+namespace tapegrad {
+namespace {
+
+class Sweep {
+   public:
+    Sweep(Graph& graph, std::span<const NodeId> wrt) : graph_(graph), wrt_(wrt) {
+        mark_active();
+    }
+
+    std::vector<NodeId> run(NodeId output) {
+        heads_.assign(active_.size(), none);
+        masked_.assign(active_.size(), false);
+        terms_.clear();
+        std::vector<NodeId> adjoints(wrt_.size(), no_node);
+        if (output < active_.size() && active_[output]) {
+            plain(output, Symbol(1.0));
+            sweep(output);
+        }
+        const NodeId zero = graph_.constant(0.0);
+        for (std::size_t i = 0; i < wrt_.size(); ++i) {
+            NodeId found = finished_[wrt_[i]];
+            adjoints[i] = found == no_node ? zero : found;
+        }
+        for (NodeId id : wrt_) finished_[id] = no_node;  // the next output has its own
+        return adjoints;
+    }
+
+   private:
+    static constexpr std::uint32_t none = 0xffffffff;
+    struct Term {
+        std::uint32_t next;
+        NodeId g, d;  ///< d == no_node: the plain term g
+    };
+
+    void mark_active() {
+        active_.assign(graph_.size(), false);
+        finished_.assign(graph_.size(), no_node);
+        is_wrt_.assign(graph_.size(), false);
+        lowest_ = static_cast<NodeId>(graph_.size());
+        for (NodeId id : wrt_) {
+            active_[id] = is_wrt_[id] = true;
+            lowest_ = std::min(lowest_, id);
+        }
+        for (NodeId id = lowest_; id < active_.size(); ++id)
+            if (!active_[id])
+                for (NodeId operand : graph_.operands(id))
+                    if (active_[operand]) {
+                        active_[id] = true;
+                        break;
+                    }
+    }
+
+    void sweep(NodeId output) {
+        for (NodeId id = output;; --id) {
+            if (graph_.op(id) == Op::projection) {
+                // Its header collects the adjoints of all its projections.
+                if (is_wrt_[id] && heads_[id] != none) finish(id);
+                NodeId header = graph_.node(id).a;
+                if (heads_[id] != none && heads_[header] == none) heads_[header] = reached;
+            } else if (heads_[id] != none) {
+                contribute(id);
+            }
+            if (id == lowest_) break;
+        }
+    }
+
+    // ---- contributions ------------------------------------------------------------------------
+
+    void add_term(NodeId to, NodeId g, NodeId d) {
+        if (!active_[to]) return;
+        terms_.push_back({heads_[to], g, d});
+        heads_[to] = static_cast<std::uint32_t>(terms_.size() - 1);
+        if (masking_) masked_[to] = true;
+    }
+
+    /// g as it is.
+    void plain(NodeId to, const Symbol& g) {
+        if (active_[to]) add_term(to, g.in(graph_), no_node);
+    }
+
+    /// g * d, without the nodes that constants make superfluous.
+    void product(NodeId to, NodeId g, const Symbol& d) {
+        if (!active_[to] || d.is(0.0)) return;
+        if (d.is(1.0)) return add_term(to, g, no_node);
+        if (graph_.is_constant(g, 1.0)) return add_term(to, d.in(graph_), no_node);
+        NodeId factor = d.in(graph_);
+        if (masking_ && !graph_.is_constant(factor))
+            return add_term(to, graph_.binary(Op::masked_mul, g, factor), no_node);
+        if (graph_.is_constant(g) && graph_.is_constant(factor))
+            return add_term(to, graph_.binary(Op::mul, g, factor), no_node);
+        add_term(to, g, factor);
+    }
+
+    /// The adjoint of a node from its collected terms.
+    NodeId finish(NodeId id) {
+        if (is_wrt_[id] && finished_[id] != no_node) return finished_[id];
+        plain_.clear();
+        pairs_.clear();
+        for (std::uint32_t t = heads_[id]; t != none && t != reached; t = terms_[t].next) {
+            if (terms_[t].d == no_node) {
+                plain_.push_back(terms_[t].g);
+            } else {
+                pairs_.push_back(terms_[t].g);
+                pairs_.push_back(terms_[t].d);
+            }
+        }
+        NodeId adjoint = combine();
+        if (is_wrt_[id]) finished_[id] = adjoint;
+        return adjoint;
+    }
+
+    NodeId combine() {
+        if (pairs_.empty()) {
+            if (plain_.empty()) return graph_.constant(0.0);
+            if (plain_.size() == 1) return plain_[0];
+            if (plain_.size() == 2) return graph_.binary(Op::add, plain_[0], plain_[1]);
+            return graph_.nary(Op::sum, plain_);
+        }
+        if (plain_.empty() && pairs_.size() == 2)
+            return graph_.binary(Op::mul, pairs_[0], pairs_[1]);
+        auto p = static_cast<std::uint32_t>(plain_.size());
+        plain_.insert(plain_.end(), pairs_.begin(), pairs_.end());
+        return graph_.nary(Op::sumdot, plain_, p);
+    }
+
+    // ---- rules --------------------------------------------------------------------------------
+
+    Symbol symbol(NodeId id) { return {graph_, id}; }
+
+    void contribute(NodeId id) {
+        const Op op = graph_.op(id);
+        // Copied: recording nodes moves the arrays that operands() looks into.
+        auto seen = graph_.operands(id);
+        operands_.assign(seen.begin(), seen.end());
+        masking_ = masked_[id] || op == Op::masked_mul;
+        switch (op) {
+            case Op::softmax:
+            case Op::softmax_vjp:
+                return contribute_multi(id, op);
+            case Op::loop:
+                throw GradError("grad: a loop has no derivative yet; unroll it in Python");
+            default:
+                break;
+        }
+        const NodeId g = finish(id);
+        switch (op) {
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                    \
+    case Op::name: {                                                            \
+        [[maybe_unused]] const Symbol a = symbol(operands_[0]), y = symbol(id); \
+        if (active_[operands_[0]]) product(operands_[0], g, da);                \
+        break;                                                                  \
+    }
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                      \
+    case Op::name: {                                                                  \
+        [[maybe_unused]] const Symbol a = symbol(operands_[0]);                       \
+        [[maybe_unused]] const Symbol b = symbol(operands_[1]), y = symbol(id);       \
+        if (active_[operands_[0]]) product(operands_[0], g, da);                      \
+        if (active_[operands_[1]]) product(operands_[1], g, db);                      \
+        break;                                                                        \
+    }
+#include "ops.def"
+#undef OP1
+#undef OP2
+            case Op::where: {
+                masking_ = true;
+                const Symbol c = symbol(operands_[0]), zero = 0.0;
+                if (active_[operands_[1]]) plain(operands_[1], where(c, symbol(g), zero));
+                if (active_[operands_[2]]) plain(operands_[2], where(c, zero, symbol(g)));
+                break;
+            }
+            case Op::sum:
+                for (NodeId operand : operands_) plain(operand, symbol(g));
+                break;
+            case Op::dot:
+                pair_products(g, 0);
+                break;
+            case Op::sumdot: {
+                std::uint32_t p = graph_.node(id).b;
+                for (std::uint32_t i = 0; i < p; ++i) plain(operands_[i], symbol(g));
+                pair_products(g, p);
+                break;
+            }
+            case Op::prod:
+                contribute_prod(g);
+                break;
+            case Op::max:
+            case Op::min:
+                contribute_extreme(id, g);
+                break;
+            case Op::logsumexp: {
+                NodeId header = graph_.multi(Op::softmax, operands_,
+                                             static_cast<std::uint32_t>(operands_.size()));
+                for (std::uint32_t i = 0; i < operands_.size(); ++i)
+                    product(operands_[i], g, symbol(header + 1 + i));
+                break;
+            }
+            default:
+                break;  // inputs and constants
+        }
+    }
+
+    void pair_products(NodeId g, std::uint32_t first) {
+        for (std::size_t i = first; i + 1 < operands_.size(); i += 2) {
+            product(operands_[i], g, symbol(operands_[i + 1]));
+            product(operands_[i + 1], g, symbol(operands_[i]));
+        }
+    }
+
+    /// The product of all other operands, by products from the left and from the right: right also
+    /// where operands are 0.
+    void contribute_prod(NodeId g) {
+        const auto n = operands_.size();
+        std::vector<NodeId> left(n), right(n);
+        left[0] = right[n - 1] = graph_.constant(1.0);
+        for (std::size_t i = 1; i < n; ++i) {
+            left[i] = graph_.binary(Op::mul, left[i - 1], operands_[i - 1]);
+            right[n - 1 - i] = graph_.binary(Op::mul, right[n - i], operands_[n - i]);
+        }
+        for (std::size_t i = 0; i < n; ++i)
+            product(operands_[i], g, symbol(graph_.binary(Op::mul, left[i], right[i])));
+    }
+
+    void contribute_extreme(NodeId id, NodeId g) {
+        std::vector<NodeId> hit;
+        for (NodeId operand : operands_) hit.push_back(graph_.binary(Op::eq, operand, id));
+        const Symbol share = symbol(g) / symbol(graph_.nary(Op::sum, hit));
+        for (std::size_t i = 0; i < hit.size(); ++i)
+            if (active_[operands_[i]])
+                plain(operands_[i], where(symbol(hit[i]), share, Symbol(0.0)));
+    }
+
+    /// y_i (g_i - sum_j y_j g_j). The matrix diag(y) - y y' is symmetric, so the same rule carries
+    /// an adjoint back through softmax and through the g operands of softmax_vjp.
+    void softmax_rule(std::span<const NodeId> y, std::span<const NodeId> g,
+                      std::span<const NodeId> to) {
+        const auto n = static_cast<std::uint32_t>(y.size());
+        if (masking_) {
+            std::vector<NodeId> terms;
+            for (std::uint32_t i = 0; i < n; ++i)
+                terms.push_back(graph_.binary(Op::masked_mul, g[i], y[i]));
+            const Symbol mean = symbol(graph_.nary(Op::sum, terms));
+            for (std::uint32_t i = 0; i < n; ++i)
+                plain(to[i], masked_mul(symbol(g[i]) - mean, symbol(y[i])));
+            return;
+        }
+        std::vector<NodeId> both(y.begin(), y.end());
+        both.insert(both.end(), g.begin(), g.end());
+        NodeId header = graph_.multi(Op::softmax_vjp, both, n);
+        for (std::uint32_t i = 0; i < n; ++i) plain(to[i], symbol(header + 1 + i));
+    }
+
+    void contribute_multi(NodeId id, Op op) {
+        const auto results = static_cast<std::uint32_t>(op == Op::softmax ? operands_.size()
+                                                                          : operands_.size() / 2);
+        const std::vector<NodeId> operands = operands_;
+        std::vector<NodeId> h;
+        for (std::uint32_t i = 0; i < results; ++i) {
+            masking_ = masking_ || masked_[id + 1 + i];
+            h.push_back(finish(id + 1 + i));
+        }
+        if (op == Op::softmax) {
+            std::vector<NodeId> y;
+            for (std::uint32_t i = 0; i < results; ++i) y.push_back(id + 1 + i);
+            softmax_rule(y, h, operands);
+            return;
+        }
+        const std::span<const NodeId> y(operands.data(), results), g(operands.data() + results,
+                                                                     results);
+        softmax_rule(y, h, g);
+        contribute_to_y(h, y, g);
+    }
+
+    /// The y operands of y_i (g_i - sum_j y_j g_j): h_i (g_i - y.g) - g_i (h.y).
+    void contribute_to_y(std::span<const NodeId> h, std::span<const NodeId> y,
+                         std::span<const NodeId> g) {
+        const Symbol yg = dot(y, g), hy = dot(h, y);
+        for (std::size_t i = 0; i < y.size(); ++i)
+            if (active_[y[i]])
+                plain(y[i], symbol(h[i]) * (symbol(g[i]) - yg) - symbol(g[i]) * hy);
+    }
+
+    Symbol dot(std::span<const NodeId> a, std::span<const NodeId> b) {
+        std::vector<NodeId> pairs;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            pairs.push_back(a[i]);
+            pairs.push_back(b[i]);
+        }
+        return symbol(graph_.nary(Op::dot, pairs));
+    }
+
+    /// Marks a header whose projections have terms.
+    static constexpr std::uint32_t reached = 0xfffffffe;
+
+    Graph& graph_;
+    std::span<const NodeId> wrt_;
+    std::vector<char> active_, is_wrt_, masked_;
+    std::vector<NodeId> finished_;  ///< adjoints of wrt nodes
+    std::vector<std::uint32_t> heads_;
+    std::vector<Term> terms_;
+    std::vector<NodeId> operands_, plain_, pairs_;
+    NodeId lowest_ = 0;
+    bool masking_ = false;
+};
+
+}  // namespace
+
+std::vector<std::vector<NodeId>> derive(Graph& graph, std::span<const NodeId> outputs,
+                                        std::span<const NodeId> wrt) {
+    std::vector<std::vector<NodeId>> rows;
+    Sweep sweep(graph, wrt);
+    for (NodeId output : outputs) rows.push_back(sweep.run(output));
+    return rows;
+}
+
+}  // namespace tapegrad

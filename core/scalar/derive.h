@@ -1,0 +1,16 @@
+// core/scalar/derive.h -- reverse-mode differentiation: a gradient is more nodes of the same graph.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "graph.h"
+
+namespace tapegrad {
+
+/// Appends the adjoints of `wrt` for each output; row k of the result belongs to outputs[k]. A wrt
+/// node that an output does not depend on gets the constant 0.
+std::vector<std::vector<NodeId>> derive(Graph& graph, std::span<const NodeId> outputs,
+                                        std::span<const NodeId> wrt);
+
+}  // namespace tapegrad

@@ -1,0 +1,131 @@
+// core/scalar/dispatch.cpp -- chooses the instruction set once, at first use.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels.h"
+
+namespace tapegrad {
+
+#define TG_DECLARE(isa)                          \
+    namespace isa {                              \
+    extern const Kernels<double> kernels_double; \
+    extern const Kernels<float> kernels_float;   \
+    }
+#ifdef TG_HAVE_AVX512
+TG_DECLARE(avx512)
+#endif
+#ifdef TG_HAVE_AVX2
+TG_DECLARE(avx2)
+#endif
+#ifdef TG_HAVE_NEON
+TG_DECLARE(neon)
+#endif
+#ifdef TG_HAVE_BASELINE
+TG_DECLARE(baseline)
+#endif
+
+namespace {
+
+#define TG_ISA_ENTRY(isa) {#isa, &isa::kernels_double, &isa::kernels_float}
+#ifdef TG_HAVE_AVX512
+constexpr Isa avx512_isa = TG_ISA_ENTRY(avx512);
+#endif
+#ifdef TG_HAVE_AVX2
+constexpr Isa avx2_isa = TG_ISA_ENTRY(avx2);
+#endif
+#ifdef TG_HAVE_NEON
+constexpr Isa neon_isa = TG_ISA_ENTRY(neon);
+#endif
+#ifdef TG_HAVE_BASELINE
+constexpr Isa baseline_isa = TG_ISA_ENTRY(baseline);
+#endif
+
+const Isa* find(const char* name) {
+    const Isa* list[4];
+    int count = available_isas(list);
+    for (int i = 0; i < count; ++i)
+        if (std::strcmp(list[i]->name, name) == 0) return list[i];
+    return nullptr;
+}
+
+const Isa* choose() {
+    const char* wanted = std::getenv("TAPEGRAD_ISA");
+    const Isa* named = wanted ? find(wanted) : nullptr;
+    const Isa* list[4];
+    available_isas(list);
+    return named ? named : list[0];
+}
+
+std::atomic<const Isa*>& current() {
+    static std::atomic<const Isa*> chosen{choose()};
+    return chosen;
+}
+
+}  // namespace
+
+int available_isas(const Isa* (&list)[4]) {
+    int count = 0;
+#ifdef TG_HAVE_AVX512
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("fma"))
+        list[count++] = &avx512_isa;
+#endif
+#ifdef TG_HAVE_AVX2
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        list[count++] = &avx2_isa;
+#endif
+#ifdef TG_HAVE_NEON
+    list[count++] = &neon_isa;
+#endif
+#ifdef TG_HAVE_BASELINE
+    list[count++] = &baseline_isa;
+#endif
+    return count;
+}
+
+const Isa& isa() { return *current().load(std::memory_order_relaxed); }
+
+bool set_isa(const char* name) {
+    const Isa* found = find(name);
+    if (found) current().store(found);
+    return found;
+}
+
+template <>
+const Kernels<double>& kernels<double>() {
+    return *isa().f64;
+}
+template <>
+const Kernels<float>& kernels<float>() {
+    return *isa().f32;
+}
+
+double fold(Op op, double a, double b) { return isa().f64->fold(op, a, b); }
+
+std::uint32_t record_words(const Run& run, const LoopCode* loops) {
+    if (run.kernel >= kernel_sumdot_small) return 1 + run.n + 2 * run.m;
+    if (run.kernel >= op_count) return 3;
+    switch (auto op = static_cast<Op>(run.kernel)) {
+        case Op::where:
+            return 4;
+        case Op::sumdot:
+            return 1 + run.n + 2 * run.m;
+        case Op::prod:
+        case Op::max:
+        case Op::min:
+        case Op::logsumexp:
+            return 1 + run.n;
+        case Op::softmax:
+            return 2 * run.n;
+        case Op::softmax_vjp:
+            return 3 * run.n;
+        case Op::loop:
+            return run.n + loops[run.m].operands;
+        default:
+            return 1 + static_cast<std::uint32_t>(info(op).arity);
+    }
+}
+
+}  // namespace tapegrad

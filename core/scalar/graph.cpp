@@ -1,0 +1,218 @@
+// core/scalar/graph.cpp -- recording: interning, folding, growing.
+#include "graph.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "../errors.h"
+#include "kernels.h"
+
+namespace tapegrad {
+namespace {
+
+constexpr std::uint64_t mix = 0x9e3779b97f4a7c15;
+
+std::uint64_t stir(std::uint64_t hash, std::uint64_t word) {
+    hash = (hash ^ word) * mix;
+    return hash ^ (hash >> 32);
+}
+
+std::uint32_t op_arity(Op op, std::size_t arity) {
+    return static_cast<std::uint32_t>(op) | static_cast<std::uint32_t>(arity) << 8;
+}
+
+bool commutes(Op op) { return op == Op::add || op == Op::mul || op == Op::eq || op == Op::ne; }
+
+}  // namespace
+
+double Graph::constant_value(NodeId id) const {
+    const Node& n = nodes_[id];
+    return std::bit_cast<double>(std::uint64_t{n.b} << 32 | n.a);
+}
+
+bool Graph::is_constant(NodeId id, double value) const {
+    return is_constant(id) &&
+           std::bit_cast<std::uint64_t>(constant_value(id)) == std::bit_cast<std::uint64_t>(value);
+}
+
+NodeId Graph::push(const Node& node) {
+    if (nodes_.size() >= no_node - 1)
+        throw GraphError("graph: more than 4,294,967,294 nodes; split the computation");
+    nodes_.push_back(node);
+    return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+NodeId Graph::input(std::string name) {
+    NodeId id = push({op_arity(Op::input, 0), static_cast<NodeId>(inputs_.size()), 0, 0});
+    inputs_.push_back(id);
+    input_names_.push_back(std::move(name));
+    return id;
+}
+
+NodeId Graph::constant(double value) {
+    auto bits = std::bit_cast<std::uint64_t>(value);
+    return intern({op_arity(Op::constant, 0), static_cast<NodeId>(bits),
+                   static_cast<NodeId>(bits >> 32), 0});
+}
+
+NodeId Graph::unary(Op op, NodeId a) {
+    if (is_constant(a)) return constant(fold(op, constant_value(a), 0.0));
+    return intern({op_arity(op, 1), a, 0, 0});
+}
+
+NodeId Graph::binary(Op op, NodeId a, NodeId b) {
+    if (is_constant(a) && is_constant(b))
+        return constant(fold(op, constant_value(a), constant_value(b)));
+    if (commutes(op) && b < a) std::swap(a, b);
+    switch (op) {
+        case Op::add:
+            if (is_constant(b, -0.0)) return a;
+            if (is_constant(a, -0.0)) return b;
+            break;
+        case Op::sub:
+            if (is_constant(b, 0.0)) return a;
+            break;
+        case Op::mul:
+            if (is_constant(b, 1.0)) return a;
+            if (is_constant(a, 1.0)) return b;
+            break;
+        case Op::div:
+            if (is_constant(b, 1.0)) return a;
+            break;
+        default:
+            break;
+    }
+    return intern({op_arity(op, 2), a, b, 0});
+}
+
+NodeId Graph::where(NodeId c, NodeId a, NodeId b) {
+    if (a == b) return a;
+    if (is_constant(c)) return constant_value(c) != 0.0 ? a : b;
+    return intern({op_arity(Op::where, 3), c, a, b});
+}
+
+NodeId Graph::nary(Op op, std::span<const NodeId> operands, std::uint32_t attribute) {
+    if (operands.size() > max_arity)
+        throw GraphError(std::string(info(op).name) + ": at most 16,777,215 operands, got " +
+                         std::to_string(operands.size()) + "; combine partial results");
+    // The candidate lies at the pool's end while it is compared, and stays there only if it is new.
+    auto offset = static_cast<NodeId>(pool_.size());
+    if (pool_.size() + operands.size() > no_node)
+        throw GraphError("graph: more than 4,294,967,295 operands; split the computation");
+    pool_.insert(pool_.end(), operands.begin(), operands.end());
+    auto before = nodes_.size();
+    NodeId id = intern({op_arity(op, operands.size()), offset, attribute, 0});
+    if (nodes_.size() == before) pool_.resize(offset);
+    return id;
+}
+
+NodeId Graph::multi(Op op, std::span<const NodeId> operands, std::uint32_t results,
+                    std::uint32_t attribute) {
+    auto before = nodes_.size();
+    NodeId header = nary(op, operands, attribute);
+    if (nodes_.size() != before)
+        for (std::uint32_t i = 0; i < results; ++i)
+            push({op_arity(Op::projection, 1), header, i, 0});
+    return header;
+}
+
+NodeId Graph::loop(Loop loop, std::span<const NodeId> operands) {
+    auto results = loop.carried;
+    loops_.push_back(std::move(loop));
+    return multi(Op::loop, operands, results, static_cast<std::uint32_t>(loops_.size() - 1));
+}
+
+NodeId Graph::copy(const Graph& source, NodeId id, std::span<const NodeId> operands) {
+    const Node& n = source.node(id);
+    switch (n.op()) {
+        case Op::input:
+            return input(source.input_name(n.a));
+        case Op::projection:
+            return operands[0] + 1 + n.b;
+        case Op::softmax:
+            return multi(n.op(), operands, n.arity());
+        case Op::softmax_vjp:
+            return multi(n.op(), operands, n.arity() / 2);
+        case Op::loop:
+            return loop(source.loop_of(id), operands);
+        default:
+            break;
+    }
+    if (is_pooled(n.op())) return nary(n.op(), operands, n.b);
+    // Folding has been done in the source, so the node is interned as it is.
+    Node twin{n.op_arity, n.a, n.b, n.c};
+    if (n.arity() > 0) twin.a = operands[0];
+    if (n.arity() > 1) twin.b = operands[1];
+    if (n.arity() > 2) twin.c = operands[2];
+    return intern(twin);
+}
+
+std::uint32_t Graph::hash(const Node& node) const {
+    std::uint64_t h = stir(node.op_arity, node.b);
+    if (is_pooled(node.op())) {
+        const NodeId* p = pool_.data() + node.a;
+        for (std::uint32_t i = 0, n = node.arity(); i < n; ++i) h = stir(h, p[i]);
+    } else {
+        h = stir(h, std::uint64_t{node.a} << 32 | node.c);
+    }
+    return static_cast<std::uint32_t>(h >> 24);
+}
+
+template <class Same>
+NodeId Graph::lookup(std::uint32_t hash, Same&& same) const {
+    if (table_.empty()) return no_node;
+    std::size_t mask = table_.size() - 1;
+    for (std::size_t i = hash & mask;; i = (i + 1) & mask) {
+        NodeId id = table_[i];
+        if (id == no_node || same(nodes_[id])) return id;
+    }
+}
+
+NodeId Graph::intern(const Node& node) {
+    if (interned_ * 2 >= table_.size()) rehash(table_.empty() ? 64 : table_.size() * 2);
+    const bool pooled = is_pooled(node.op());
+    NodeId found = lookup(hash(node), [&](const Node& other) {
+        if (other.op_arity != node.op_arity || other.b != node.b) return false;
+        if (!pooled) return other.a == node.a && other.c == node.c;
+        return std::equal(pool_.data() + node.a, pool_.data() + node.a + node.arity(),
+                          pool_.data() + other.a);
+    });
+    if (found != no_node) return found;
+    NodeId id = push(node);
+    insert(id);
+    return id;
+}
+
+NodeId Graph::find_unary(Op op, NodeId a) const {
+    Node node{op_arity(op, 1), a, 0, 0};
+    return lookup(hash(node),
+                  [&](const Node& other) { return other.op_arity == node.op_arity && other.a == a; });
+}
+
+void Graph::insert(NodeId id) {
+    std::size_t mask = table_.size() - 1;
+    std::size_t i = hash(nodes_[id]) & mask;
+    while (table_[i] != no_node) i = (i + 1) & mask;
+    table_[i] = id;
+    ++interned_;
+}
+
+void Graph::rehash(std::size_t size) {
+    std::vector<NodeId> old(size, no_node);
+    old.swap(table_);
+    interned_ = 0;
+    for (NodeId id : old)
+        if (id != no_node) insert(id);
+}
+
+void Graph::reserve(std::size_t nodes) {
+    nodes_.reserve(nodes);
+    pool_.reserve(nodes);
+    if (std::size_t size = std::bit_ceil(nodes * 2); size > table_.size()) rehash(size);
+}
+
+std::size_t Graph::bytes() const {
+    return nodes_.capacity() * sizeof(Node) + (pool_.capacity() + table_.capacity()) * 4;
+}
+
+}  // namespace tapegrad

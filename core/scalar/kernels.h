@@ -1,0 +1,113 @@
+// core/scalar/kernels.h -- the border between a compiled program and the code that runs it.
+//
+// A program's code is a sequence of runs. A run is `count` instructions of one kernel and one shape,
+// so it is dispatched once; its operands follow in `words`, a fixed number per instruction, results
+// first. Operands are slot numbers; a slot holds one value per lane. Record layouts, n and m from the
+// run:
+//
+//   elementwise      out, a [, b]            where        out, c, a, b
+//   sumdot           out, n plain terms, m pairs
+//   prod max min logsumexp                   out, n operands
+//   softmax          n outs, n operands      softmax_vjp  n outs, n of y, n of g
+//   paired           out, out, a             loop         n outs, operands; m: which loop
+//
+// execute.cpp is compiled once per instruction set and number type; this header is all they share
+// with the rest, and it has no inline functions (a weak symbol kept from the AVX-512 object would
+// be an illegal instruction on an older CPU).
+#pragma once
+
+#include <cstdint>
+
+#include "ops.h"
+
+namespace tapegrad {
+
+/// Sixteen bytes, so that a stream of short runs stays small beside its operands.
+struct Run {
+    std::uint16_t kernel;       ///< an Op, or a Kernel beyond
+    std::uint16_t independent;  ///< 1 if no instruction of the run needs another's result
+    std::uint32_t count;
+    std::uint32_t n, m;
+};
+static_assert(sizeof(Run) == 16);
+
+/// Sums of products with up to this many plain terms and pairs have unrolled kernels of their own.
+constexpr int small_terms = 4;
+
+/// Kernels that are no graph operation of their own.
+enum Kernel : std::uint16_t {
+    kernel_softplus_sigmoid = op_count,
+    kernel_sincos,
+    kernel_sumdot_small,  ///< + n * (small_terms + 1) + m
+    kernel_count = kernel_sumdot_small + (small_terms + 1) * (small_terms + 1)
+};
+
+struct SlotValue {
+    std::uint32_t slot;
+    double value;
+};
+
+constexpr std::uint32_t no_slot = 0xffffffff;
+
+struct LoopCode;
+
+/// A view of a program's code; the Program owns what it points to.
+struct Code {
+    const Run* runs;
+    std::uint32_t run_count;
+    const std::uint32_t* words;
+    const LoopCode* loops;
+    const SlotValue* constants;  ///< slots that nothing overwrites
+    std::uint32_t constant_count;
+    const std::uint32_t* inputs;  ///< slot of each input, no_slot if unused
+    std::uint32_t input_count;
+    const std::uint32_t* outputs;  ///< slot of each output
+    std::uint32_t output_count;
+    std::uint32_t slots;  ///< of the program itself; bodies of loops use slots behind them
+};
+
+struct LoopCode {
+    std::uint32_t count;
+    std::uint32_t operands;  ///< carried and shared together
+    const Code* body;
+};
+
+/// One instruction set's code for one number type.
+template <class T>
+struct Kernels {
+    int native_lanes;
+    /// Runs the code over `width` lanes, a multiple of native_lanes.
+    void (*lanes)(const Code& code, T* slots, int width);
+    /// Runs the code over one lane; runs of independent costly instructions share vectors.
+    void (*single)(const Code& code, T* slots);
+    /// One elementwise operation on numbers.
+    T (*fold)(Op op, T a, T b);
+};
+
+/// An instruction set's kernels and name ("avx512", "avx2", "baseline", "neon").
+struct Isa {
+    const char* name;
+    const Kernels<double>* f64;
+    const Kernels<float>* f32;
+};
+
+/// The instruction set in use: the best this CPU has, or the one TAPEGRAD_ISA names.
+const Isa& isa();
+/// Those this CPU can run, best first.
+int available_isas(const Isa* (&list)[4]);
+/// Chooses by name; false if there is none of that name here.
+bool set_isa(const char* name);
+
+template <class T>
+const Kernels<T>& kernels();
+template <>
+const Kernels<double>& kernels<double>();
+template <>
+const Kernels<float>& kernels<float>();
+
+/// One elementwise operation on numbers, as the programs compute it.
+double fold(Op op, double a, double b);
+/// Words of one instruction's record.
+std::uint32_t record_words(const Run& run, const LoopCode* loops);
+
+}  // namespace tapegrad

@@ -1,0 +1,242 @@
+// core/scalar/lower.cpp -- from graph nodes to instructions over values.
+//
+// 1. Dead code: only what the outputs reach is lowered.
+// 2. A product that is used once, by a sum, becomes a pair of that sum: add, mul, sum, dot and
+//    sumdot all become one kernel, `p` plain terms and `q` pairs. Products and sums are rounded one
+//    by one as before, so this changes no bits of an addition.
+// 3. Functions that share their costly part are computed together where both are live: softplus
+//    with sigmoid (its derivative), sin with cos.
+// 4. Sums of more than `chunk` terms become trees of chunks. A chunk is computed right behind its
+//    last operand, while the operands are in the cache, and their slots are free again early;
+//    rounding errors of long sums grow with the logarithm of their length.
+#include "lower.h"
+
+#include <algorithm>
+
+namespace tapegrad {
+namespace {
+
+constexpr std::size_t chunk = 16;
+
+struct Pairing {
+    Op first, second;
+    Kernel kernel;
+};
+constexpr Pairing pairings[] = {{Op::softplus, Op::sigmoid, kernel_softplus_sigmoid},
+                                {Op::sin, Op::cos, kernel_sincos}};
+
+class Lowering {
+   public:
+    Lowering(const Graph& graph, std::span<const NodeId> outputs) : graph_(graph) {
+        mark_live(outputs);
+        absorb_products();
+    }
+
+    Lowered run(std::span<const NodeId> outputs, std::span<const std::uint32_t> input_position,
+                std::uint32_t input_count) {
+        out_.inputs.assign(input_count, no_value);
+        value_.assign(graph_.size(), no_value);
+        out_.instructions.reserve(out_.live_nodes);
+        out_.operands.reserve(out_.live_nodes * 3);
+        for (NodeId id = 0; id < uses_.size(); ++id)
+            if (uses_[id] && !absorbed_[id]) visit(id, input_position);
+        for (NodeId id : outputs) out_.outputs.push_back(value_[id]);
+        return std::move(out_);
+    }
+
+   private:
+    void mark_live(std::span<const NodeId> outputs) {
+        NodeId top = 0;
+        for (NodeId id : outputs) top = std::max(top, id + 1);
+        uses_.assign(top, 0);
+        // An output counts twice: it must keep a value of its own.
+        for (NodeId id : outputs) uses_[id] += 2;
+        for (NodeId id = top; id-- > 0;) {
+            if (!uses_[id]) continue;
+            ++out_.live_nodes;
+            for (NodeId operand : graph_.operands(id)) ++uses_[operand];
+        }
+    }
+
+    void absorb_products() {
+        absorbed_.assign(uses_.size(), false);
+        for (NodeId id = 0; id < uses_.size(); ++id) {
+            if (!uses_[id]) continue;
+            for (NodeId operand : plain_terms(id))
+                if (graph_.op(operand) == Op::mul && uses_[operand] == 1) absorbed_[operand] = true;
+        }
+    }
+
+    /// The operands of a sum that may be products themselves; none for other nodes.
+    std::span<const NodeId> plain_terms(NodeId id) const {
+        auto operands = graph_.operands(id);
+        switch (graph_.op(id)) {
+            case Op::add:
+            case Op::sum:
+                return operands;
+            case Op::sumdot:
+                return operands.first(graph_.node(id).b);
+            default:
+                return {};
+        }
+    }
+
+    void visit(NodeId id, std::span<const std::uint32_t> input_position) {
+        const Op op = graph_.op(id);
+        auto operands = graph_.operands(id);
+        switch (op) {
+            case Op::input:
+                value_[id] = out_.inputs[input_position[graph_.node(id).a]] = out_.values++;
+                return;
+            case Op::constant:
+                out_.constants.push_back({out_.values, graph_.constant_value(id)});
+                value_[id] = out_.values++;
+                return;
+            case Op::projection:
+                value_[id] = value_[operands[0]] + graph_.node(id).b;
+                return;
+            case Op::add:
+            case Op::sum:
+            case Op::sumdot:
+            case Op::mul:
+            case Op::dot:
+                value_[id] = lower_sum(id);
+                return;
+            case Op::softmax_vjp:
+                value_[id] = emit(static_cast<int>(op), operands, half(operands), 0, half(operands));
+                return;
+            case Op::softmax:
+                value_[id] = emit(static_cast<int>(op), operands, size(operands), 0, size(operands));
+                return;
+            case Op::loop: {
+                const Loop& loop = graph_.loop_of(id);
+                out_.loops.push_back(&loop);
+                value_[id] = emit(static_cast<int>(op), operands, loop.carried,
+                                  static_cast<std::uint32_t>(out_.loops.size() - 1), loop.carried);
+                return;
+            }
+            default:
+                break;
+        }
+        for (const Pairing& pairing : pairings)
+            if ((op == pairing.first || op == pairing.second) && lower_pair(id, pairing)) return;
+        value_[id] = emit(static_cast<int>(op), operands, size(operands), 0, 1);
+    }
+
+    /// True if `id` was computed together with its partner, now or before.
+    bool lower_pair(NodeId id, const Pairing& pairing) {
+        if (value_[id] != no_value) return true;
+        auto operands = graph_.operands(id);
+        const bool is_first = graph_.op(id) == pairing.first;
+        NodeId partner = graph_.find_unary(is_first ? pairing.second : pairing.first, operands[0]);
+        if (partner == no_node || partner >= uses_.size() || !uses_[partner]) return false;
+        ValueId both = emit(pairing.kernel, operands, 1, 0, 2);
+        value_[is_first ? id : partner] = both;
+        value_[is_first ? partner : id] = both + 1;
+        return true;
+    }
+
+    ValueId lower_sum(NodeId id) {
+        plain_.clear();
+        pairs_.clear();
+        auto operands = graph_.operands(id);
+        auto terms = plain_terms(id);
+        for (NodeId operand : terms) {
+            if (absorbed_[operand]) {
+                const Node& product = graph_.node(operand);
+                pairs_.push_back(value_[product.a]);
+                pairs_.push_back(value_[product.b]);
+            } else {
+                plain_.push_back(value_[operand]);
+            }
+        }
+        for (NodeId operand : operands.subspan(terms.size())) pairs_.push_back(value_[operand]);
+        split_long();
+        return emit_sum(plain_, pairs_, false);
+    }
+
+    /// Replaces full chunks of terms by partial sums until one chunk is left.
+    void split_long() {
+        if (pairs_.size() / 2 + plain_.size() <= chunk) return;
+        while (pairs_.size() / 2 + plain_.size() > chunk) {
+            std::vector<ValueId> partial;
+            auto pieces = [&](std::vector<ValueId>& values, std::size_t width, bool paired) {
+                std::size_t at = 0;
+                for (; at + chunk * width <= values.size(); at += chunk * width) {
+                    std::span<const ValueId> piece(values.data() + at, chunk * width);
+                    partial.push_back(paired ? emit_sum({}, piece, true)
+                                             : emit_sum(piece, {}, true));
+                }
+                values.erase(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(at));
+            };
+            pieces(plain_, 1, false);
+            pieces(pairs_, 2, true);
+            if (partial.empty()) {  // fewer than a chunk of each kind
+                partial.push_back(emit_sum({}, pairs_, true));
+                pairs_.clear();
+            }
+            plain_.insert(plain_.end(), partial.begin(), partial.end());
+        }
+    }
+
+    ValueId emit_sum(std::span<const ValueId> plain, std::span<const ValueId> pairs, bool early) {
+        const std::uint32_t p = size(plain), q = half(pairs);
+        const bool small = p <= small_terms && q <= small_terms;
+        Instruction i{};
+        i.kernel = static_cast<std::uint16_t>(small ? kernel_sumdot_small + p * (small_terms + 1) + q
+                                                    : static_cast<int>(Op::sumdot));
+        i.early = early;
+        i.n = p;
+        i.m = q;
+        i.operands = static_cast<std::uint32_t>(out_.operands.size());
+        i.words = p + 2 * q;
+        out_.operands.insert(out_.operands.end(), plain.begin(), plain.end());
+        out_.operands.insert(out_.operands.end(), pairs.begin(), pairs.end());
+        return push(i, 1);
+    }
+
+    ValueId emit(int kernel, std::span<const NodeId> operands, std::uint32_t n, std::uint32_t m,
+                 std::uint32_t results) {
+        Instruction i{};
+        i.kernel = static_cast<std::uint16_t>(kernel);
+        i.n = n;
+        i.m = m;
+        i.operands = static_cast<std::uint32_t>(out_.operands.size());
+        i.words = size(operands);
+        for (NodeId operand : operands) out_.operands.push_back(value_[operand]);
+        return push(i, results);
+    }
+
+    ValueId push(Instruction& instruction, std::uint32_t results) {
+        instruction.first_result = out_.values;
+        instruction.results = results;
+        out_.values += results;
+        out_.instructions.push_back(instruction);
+        return instruction.first_result;
+    }
+
+    template <class Span>
+    static std::uint32_t size(const Span& span) {
+        return static_cast<std::uint32_t>(span.size());
+    }
+    template <class Span>
+    static std::uint32_t half(const Span& span) {
+        return size(span) / 2;
+    }
+
+    const Graph& graph_;
+    Lowered out_;
+    std::vector<std::uint32_t> uses_;
+    std::vector<char> absorbed_;
+    std::vector<ValueId> value_;
+    std::vector<ValueId> plain_, pairs_;
+};
+
+}  // namespace
+
+Lowered lower(const Graph& graph, std::span<const NodeId> outputs,
+              std::span<const std::uint32_t> input_position, std::uint32_t input_count) {
+    return Lowering(graph, outputs).run(outputs, input_position, input_count);
+}
+
+}  // namespace tapegrad

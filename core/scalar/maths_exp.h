@@ -1,0 +1,369 @@
+// The exponential and logarithmic functions over Lanes, and the logistic ones made of them:
+// exp, expm1, log, log1p, log2, log10, sigmoid, softplus, tanh, sinh, cosh.
+#pragma once
+
+#include "maths_common.h"
+
+namespace tapegrad {
+namespace TG_ISA {
+namespace {
+
+// ---- exp and expm1 -----------------------------------------------------------------------------
+
+template <class T>
+struct Exp;
+
+template <>
+struct Exp<double> {
+    static constexpr double log2_e = 0x1.71547652b82fep+0;
+    // ln 2 in two parts; the first has 42 bits, so that its product with an exponent is exact
+    static constexpr double ln2_high = 0x1.62e42fefa38p-1;
+    static constexpr double ln2_low = 0x1.ef35793c7673p-45;
+    // Adding it rounds to an integer, which then stands in the lowest bits.
+    static constexpr double rounder = 0x1.8p52;
+    // |a| up to here has a normal result; 800 is beyond all that are neither 0 nor infinity.
+    static constexpr double normal_limit = 708.39;
+    static constexpr double limit = 800;
+    // expm1 is -1 below the first, and exp above the second
+    static constexpr double expm1_low = -40;
+    static constexpr double expm1_high = 700;
+    // e^r = 1 + r + r^2 Q(r): 0.05 ulp
+    static constexpr double q[] = {
+        0x1.000000000000ap-1,  0x1.55555555554fap-3,  0x1.555555555088dp-5,  0x1.1111111127bb6p-7,
+        0x1.6c16c184263edp-10, 0x1.a01a012a61d23p-13, 0x1.a0199a173e56bp-16, 0x1.71df254a26e82p-19,
+        0x1.28ad6864b72fcp-22, 0x1.ad7f63b5bb476p-26};
+    // e^r - 1 = r + r^2 Q(r): 0.05 ulp
+    static constexpr double expm1_q[] = {
+        0x1.0000000000001p-1,  0x1.5555555555557p-3,  0x1.5555555554d3fp-5,  0x1.11111111100eap-7,
+        0x1.6c16c16f09927p-10, 0x1.a01a01abe1256p-13, 0x1.a019f398f9bbep-16, 0x1.71de024551594p-19,
+        0x1.2802229afd02ap-22, 0x1.af4dc3a28999dp-26, 0x1.e63261a2b383fp-30};
+};
+
+template <>
+struct Exp<float> {
+    static constexpr float log2_e = 0x1.715476p+0f;
+    static constexpr float ln2_high = 0x1.62e4p-1f;  // 16 bits
+    static constexpr float ln2_low = 0x1.7f7d1cp-20f;
+    static constexpr float rounder = 0x1.8p23f;
+    static constexpr float normal_limit = 87.33f;
+    static constexpr float limit = 110;
+    static constexpr float expm1_low = -20;
+    static constexpr float expm1_high = 80;
+    static constexpr float q[] = {0x1.fffffcp-2f, 0x1.555492p-3f, 0x1.5558f2p-5f, 0x1.1239d4p-7f,
+                                  0x1.6a243ap-10f};
+    static constexpr float expm1_q[] = {0x1p-1f,         0x1.555556p-3f,  0x1.5554ap-5f,
+                                        0x1.11101ep-7f,  0x1.6d8334p-10f, 0x1.a2a28p-13f};
+};
+
+// a = n ln 2 + r with |r| <= ln 2 / 2; the lowest bits are those of n.
+template <class T, int N>
+struct ExpReduced {
+    Lanes<T, N> r, n;
+    Bits<T, N> n_bits;
+};
+
+template <class T, int N>
+TG_INLINE ExpReduced<T, N> exp_reduce(Lanes<T, N> a) {
+    using C = Exp<T>;
+    Lanes<T, N> shifted = fma(a, C::log2_e, C::rounder);
+    Lanes<T, N> n = shifted - C::rounder;
+    Lanes<T, N> r = fma(n, -C::ln2_low, fma(n, -C::ln2_high, a));
+    return {r, n, bits(shifted)};
+}
+
+// Fast rounds e^r twice near 1, up to 1.4 ulp; Accurate once, up to 1 ulp, but takes 3 cycles more.
+enum class ExpKind { Fast, Accurate };
+
+// e^r for |r| <= ln 2 / 2.
+template <ExpKind Kind, class T, int N>
+TG_INLINE Lanes<T, N> exp_near_zero(Lanes<T, N> r) {
+    using L = Lanes<T, N>;
+    using C = Exp<T>;
+    L r2 = r * r;
+    L head = fma(r2, fma(r, C::q[1], C::q[0]), r);
+    L tail = polynomial<2>(C::q, r);
+    if constexpr (Kind == ExpKind::Fast) {
+        return fma(r2 * r2, tail, T(1) + head);
+    } else {
+        return T(1) + fma(r2 * r2, tail, head);
+    }
+}
+
+// 2^n for -bias < n <= bias, n in the lowest bits.
+template <class T, int N>
+TG_INLINE Lanes<T, N> power_of_two(Bits<T, N> n_bits) {
+    using F = Format<T>;
+    return Lanes<T, N>::from_bits((n_bits + F::exponent_bias) << F::fraction_bits);
+}
+
+// a * 2^n for an integer n of up to twice the exponent range: two steps, of which the first is
+// exact, so that a denormal result is rounded once.
+template <class T, int N>
+TG_INLINE Lanes<T, N> scale(Lanes<T, N> a, Lanes<T, N> n) {
+    using C = Exp<T>;
+    Lanes<T, N> half = fma(n, T(0.5), C::rounder);
+    Lanes<T, N> rest = (n - (half - C::rounder)) + C::rounder;
+    return a * power_of_two<T, N>(bits(half)) * power_of_two<T, N>(bits(rest));
+}
+
+// The results that are normal numbers get n added to their exponent bits.
+template <ExpKind Kind, class T, int N>
+TG_INLINE Lanes<T, N> exp_of_kind(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    using C = Exp<T>;
+    if (__builtin_expect(!all(abs(a) <= C::normal_limit), 0)) {
+        auto x = exp_reduce(at_most(at_least(a, -C::limit), C::limit));
+        return select(a != a, a, scale(exp_near_zero<Kind>(x.r), x.n));
+    }
+    auto x = exp_reduce(a);
+    return L::from_bits(bits(exp_near_zero<Kind>(x.r)) + (x.n_bits << Format<T>::fraction_bits));
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> exp(Lanes<T, N> a) {
+    return exp_of_kind<ExpKind::Fast>(a);
+}
+
+// 2^n e^r - 1 = (2^n - 1 + 2^n r) + 2^n r^2 Q(r), where only the additions round. From -1/2 to 1/2
+// n is 0, and the sum is r + r^2 Q(r).
+template <class T, int N>
+TG_INLINE Lanes<T, N> expm1(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    using C = Exp<T>;
+    auto x = exp_reduce(at_least(a, C::expm1_low));
+    L power = power_of_two<T, N>(x.n_bits);
+    L head = fma(power, x.r, power - T(1));
+    L result = fma(power, x.r * x.r * polynomial(C::expm1_q, x.r), head);
+    if (__builtin_expect(any(a > C::expm1_high), 0)) {
+        result = select(a > C::expm1_high, exp(a), result);
+    }
+    return copysign(result, a);
+}
+
+// ---- log and log1p -----------------------------------------------------------------------------
+
+template <class T>
+struct Log;
+
+template <>
+struct Log<double> {
+    static constexpr uint64_t sqrt_half = 0x3fe6a09e667f3bcd;
+    static constexpr double denormal_scale = 0x1p54, denormal_shift = 54;
+    static constexpr double huge = 0x1p1000;  // from here on 1 + a is a, and 2^-k may underflow
+    static constexpr double log10_e = 0x1.bcb7b1526e50ep-2;
+    static constexpr double log10_2_high = 0x1.34413509f78p-2;  // 42 bits
+    static constexpr double log10_2_low = 0x1.fef311f12b358p-46;
+    // 2 atanh(s) = 2 s + s z P(z), z = s^2, for |s| <= 0.172: 0.006 ulp
+    static constexpr double p[] = {0x1.5555555555592p-1, 0x1.999999997fedep-2, 0x1.24924941e1651p-2,
+                                   0x1.c71c5215c68f8p-3, 0x1.74663c6f1156cp-3, 0x1.39a1f8d784eaep-3,
+                                   0x1.2f0301629bf83p-3};
+    // the same for |s| <= 1/3: 0.01 ulp
+    static constexpr double unit_p[] = {
+        0x1.5555555555535p-1, 0x1.99999999a06c3p-2, 0x1.2492492090ffbp-2, 0x1.c71c741a105c6p-3,
+        0x1.745cb45854f0fp-3, 0x1.3b1dd3c9512eap-3, 0x1.10682d6bc9483p-3, 0x1.efd1a32919405p-4,
+        0x1.55cefb4b89907p-4, 0x1.5c5c771299944p-3};
+};
+
+template <>
+struct Log<float> {
+    static constexpr uint32_t sqrt_half = 0x3f3504f3;
+    static constexpr float denormal_scale = 0x1p25f, denormal_shift = 25;
+    static constexpr float huge = 0x1p100f;
+    static constexpr float log10_e = 0x1.bcb7b2p-2f;
+    static constexpr float log10_2_high = 0x1.344p-2f;  // 16 bits
+    static constexpr float log10_2_low = 0x1.3509f8p-18f;
+    static constexpr float p[] = {0x1.55557ap-1f, 0x1.995edp-2f, 0x1.31e0dp-2f};
+    static constexpr float unit_p[] = {0x1.555502p-1f, 0x1.99d208p-2f, 0x1.1ebd0ep-2f,
+                                       0x1.1ed7c6p-2f};
+};
+
+// A positive normal a as 2^k m, m from sqrt(1/2) to sqrt(2); biased is k + bias.
+template <class T, int N>
+struct Binary {
+    Lanes<T, N> k, m;
+    Bits<T, N> biased;
+};
+
+template <class T, int N>
+TG_INLINE Binary<T, N> split_exponent(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    using F = Format<T>;
+    using U = typename F::UInt;
+    constexpr int f = F::fraction_bits;
+    constexpr T integers = T(uint64_t(1) << f);
+    constexpr U integers_bits = U(F::exponent_bias + f) << f;
+    auto offset = bits(a) + ((U(F::exponent_bias) << f) - Log<T>::sqrt_half);
+    auto biased = offset >> f;
+    L k = L::from_bits(biased | integers_bits) - (integers + T(F::exponent_bias));
+    L m = L::from_bits((offset & ((U(1) << f) - 1)) + Log<T>::sqrt_half);
+    return {k, m, biased};
+}
+
+// log(1 + f) + k ln 2 = f - s (f - z P(z)) + k ln 2 with s = f / (2 + f).
+template <class T, int N>
+TG_INLINE Lanes<T, N> log_of_parts(Lanes<T, N> k, Lanes<T, N> f) {
+    using L = Lanes<T, N>;
+    L s = f / (T(2) + f);
+    L z = s * s;
+    L inner = f - z * polynomial(Log<T>::p, z);
+    L below = fma(k, -Exp<T>::ln2_low, s * inner);
+    return fma(k, Exp<T>::ln2_high, f - below);
+}
+
+// log(1 + f) alone.
+template <class T, int N>
+TG_INLINE Lanes<T, N> log_of_fraction(Lanes<T, N> f) {
+    using L = Lanes<T, N>;
+    L s = f / (T(2) + f);
+    L z = s * s;
+    L inner = fma(-z, polynomial(Log<T>::p, z), f);
+    return fma(-s, inner, f);
+}
+
+// A logarithm from of_parts(k, f), which gets a = 2^k (1 + f).
+template <class T, int N, class OfParts>
+TG_INLINE Lanes<T, N> logarithm(Lanes<T, N> a, OfParts of_parts) {
+    using L = Lanes<T, N>;
+    using F = Format<T>;
+    if (__builtin_expect(!all((a >= F::smallest_normal) & (a <= F::largest)), 0)) {
+        auto denormal = a < F::smallest_normal;
+        auto x = split_exponent(select(denormal, a * Log<T>::denormal_scale, a));
+        L k = select(denormal, x.k - Log<T>::denormal_shift, x.k);
+        L result = of_parts(k, x.m - T(1));
+        result = select(a <= F::largest, result, a);
+        result = select(a < T(0), F::nan, result);
+        return select(a == T(0), -F::infinity, result);
+    }
+    auto x = split_exponent(a);
+    return of_parts(x.k, x.m - T(1));
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> log(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    return logarithm(a, [](L k, L f) TG_LAMBDA { return log_of_parts(k, f); });
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> log2(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    return logarithm(a, [](L k, L f) TG_LAMBDA {
+        return fma(log_of_fraction(f), Exp<T>::log2_e, k);
+    });
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> log10(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    using C = Log<T>;
+    return logarithm(a, [](L k, L f) TG_LAMBDA {
+        L low = fma(log_of_fraction(f), C::log10_e, k * C::log10_2_low);
+        return fma(k, C::log10_2_high, low);
+    });
+}
+
+// log(u + c) where u + c is 1 + a exactly: f is the fraction of u, plus c on the scale of m.
+template <class T, int N>
+TG_INLINE Lanes<T, N> log1p(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    using F = Format<T>;
+    L u = T(1) + a;
+    L c = a - (u - T(1));
+    auto x = split_exponent(u);
+    L inverse = L::from_bits((2 * F::exponent_bias - x.biased) << F::fraction_bits);
+    L result = copysign(log_of_parts(x.k, fma(c, inverse, x.m - T(1))), a);
+    if (__builtin_expect(!all((a > T(-1)) & (a <= Log<T>::huge)), 0)) {
+        result = select(a <= Log<T>::huge, result, log(a));
+        result = select(a < T(-1), F::nan, result);
+        result = select(a == T(-1), -F::infinity, result);
+    }
+    return result;
+}
+
+// log(1 + a) for a in [0, 1], without a reduction.
+template <class T, int N>
+TG_INLINE Lanes<T, N> log1p_unit(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    L s = a / (T(2) + a);
+    L z = s * s;
+    L inner = fma(-z, polynomial(Log<T>::unit_p, z), a);
+    return fma(-s, inner, a);
+}
+
+// ---- The logistic family -----------------------------------------------------------------------
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> softplus_of(Lanes<T, N> a, Lanes<T, N> exp_minus_abs) {
+    return maximum(a, Lanes<T, N>(0)) + log1p_unit(exp_minus_abs);
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> sigmoid_of(Lanes<T, N> a, Lanes<T, N> exp_minus_abs) {
+    return select(a < T(0), exp_minus_abs, T(1)) / (T(1) + exp_minus_abs);
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> softplus(Lanes<T, N> a) {
+    return softplus_of(a, exp_of_kind<ExpKind::Accurate>(-abs(a)));
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> sigmoid(Lanes<T, N> a) {
+    return sigmoid_of(a, exp_of_kind<ExpKind::Accurate>(-abs(a)));
+}
+
+template <class T, int N>
+TG_INLINE void softplus_sigmoid(Lanes<T, N> a, Lanes<T, N>& softplus, Lanes<T, N>& sigmoid) {
+    Lanes<T, N> e = exp_of_kind<ExpKind::Accurate>(-abs(a));
+    softplus = softplus_of(a, e);
+    sigmoid = sigmoid_of(a, e);
+}
+
+// With t = e^(-2 |a|) - 1 it is -t / (2 + t).
+template <class T, int N>
+TG_INLINE Lanes<T, N> tanh(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    using C = Exp<T>;
+    auto x = exp_reduce(at_least(T(-2) * abs(a), L(C::expm1_low)));
+    L s = fma(x.r * x.r, polynomial(C::expm1_q, x.r), x.r);
+    L power = power_of_two<T, N>(x.n_bits);
+    L t = fma(power, s, power - T(1));
+    return copysign(t / (T(2) + t), a);
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> relu(Lanes<T, N> a) {
+    return maximum(a, Lanes<T, N>(0));
+}
+
+// ---- sinh and cosh -----------------------------------------------------------------------------
+
+// e^a / 2, which is finite for all a where sinh and cosh are.
+template <class T, int N>
+TG_INLINE Lanes<T, N> half_exp(Lanes<T, N> a) {
+    auto x = exp_reduce(at_most(a, Exp<T>::limit));
+    return scale(exp_near_zero<ExpKind::Accurate>(x.r), x.n - T(1));
+}
+
+// With t = e^|a| - 1 it is (t + t / (t + 1)) / 2.
+template <class T, int N>
+TG_INLINE Lanes<T, N> sinh(Lanes<T, N> a) {
+    using L = Lanes<T, N>;
+    L u = abs(a);
+    L t = expm1(at_most(u, L(Exp<T>::expm1_high)));
+    L result = T(0.5) * (t + t / (t + T(1)));
+    if (__builtin_expect(any(u > Exp<T>::expm1_high), 0)) {
+        result = select(u > Exp<T>::expm1_high, half_exp(u), result);
+    }
+    return copysign(result, a);
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> cosh(Lanes<T, N> a) {
+    Lanes<T, N> half = half_exp(abs(a));
+    return half + T(0.25) / half;
+}
+
+}  // namespace
+}  // namespace TG_ISA
+}  // namespace tapegrad

@@ -1,0 +1,153 @@
+// core/scalar/program.cpp -- the pipeline: extract, derive, lower, schedule, slots, encode.
+#include "program.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "../errors.h"
+#include "derive.h"
+#include "lower.h"
+#include "schedule.h"
+#include "slots.h"
+
+namespace tapegrad {
+namespace {
+
+/// Times the passes, one after the other.
+class Stopwatch {
+   public:
+    explicit Stopwatch(ProgramStats& stats) : stats_(stats) {}
+    void lap(const char* pass) {
+        auto now = Clock::now();
+        stats_.passes.emplace_back(pass, std::chrono::duration<double>(now - last_).count());
+        last_ = now;
+    }
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    ProgramStats& stats_;
+    Clock::time_point last_ = Clock::now();
+};
+
+/// The part of a graph that some nodes depend on, as a graph of its own.
+struct Extract {
+    Graph graph;
+    std::vector<NodeId> now;  ///< node of `graph` per node of the original, or no_node
+};
+
+Extract extract(const Graph& source, std::span<const NodeId> roots) {
+    Extract out;
+    NodeId top = 0;
+    for (NodeId id : roots) top = std::max(top, id + 1);
+    std::vector<char> live(top, false);
+    for (NodeId id : roots) live[id] = true;
+    std::size_t count = 0;
+    for (NodeId id = top; id-- > 0;)
+        if (live[id]) {
+            ++count;
+            for (NodeId operand : source.operands(id)) live[operand] = true;
+        }
+    out.graph.reserve(count * 4);  // gradients take two to four times the nodes
+    out.now.assign(top, no_node);
+    std::vector<NodeId> operands;
+    for (NodeId id = 0; id < top; ++id) {
+        if (!live[id]) continue;
+        operands.clear();
+        for (NodeId operand : source.operands(id)) operands.push_back(out.now[operand]);
+        out.now[id] = out.graph.copy(source, id, operands);
+    }
+    return out;
+}
+
+std::vector<NodeId> translate(const Extract& part, std::span<const NodeId> ids) {
+    std::vector<NodeId> out;
+    for (NodeId id : ids) out.push_back(part.now[id]);
+    return out;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> Program::compile(const Graph& graph,
+                                                std::span<const NodeId> outputs,
+                                                std::span<const NodeId> wrt, bool with_gradient,
+                                                std::span<const NodeId> inputs) {
+    std::shared_ptr<Program> program(new Program());
+    Stopwatch watch(program->stats_);
+
+    std::vector<NodeId> roots(outputs.begin(), outputs.end());
+    roots.insert(roots.end(), wrt.begin(), wrt.end());
+    Extract part = extract(graph, roots);
+    std::vector<NodeId> targets = translate(part, outputs);
+    watch.lap("extract");
+
+    if (with_gradient) {
+        const auto rows = derive(part.graph, translate(part, outputs), translate(part, wrt));
+        for (const auto& row : rows) targets.insert(targets.end(), row.begin(), row.end());
+        watch.lap("derive");
+    }
+
+    // Inputs of the extracted graph are the live ones, in the order of the original.
+    std::vector<std::uint32_t> position(part.graph.inputs().size(), no_slot);
+    for (std::uint32_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i] < part.now.size() && part.now[inputs[i]] != no_node)
+            position[part.graph.node(part.now[inputs[i]]).a] = i;
+    for (std::uint32_t k = 0; k < position.size(); ++k)
+        if (position[k] == no_slot)
+            throw CompileError("compile: the outputs depend on input '" +
+                               part.graph.input_name(k) +
+                               "', which is not among `inputs`; add it there");
+
+    const Lowered lowered = lower(part.graph, targets, position,
+                                  static_cast<std::uint32_t>(inputs.size()));
+    watch.lap("lower");
+    const Schedule order = schedule(lowered);
+    watch.lap("schedule");
+    program->encode(lowered, order);
+    watch.lap("slots, encode");
+    program->values_ = static_cast<std::uint32_t>(outputs.size());
+    program->derivatives_ = static_cast<std::uint32_t>(wrt.size());
+    return program;
+}
+
+void Program::encode(const Lowered& lowered, const Schedule& schedule) {
+    const Slots slots = allocate_slots(lowered, schedule);
+    slots_ = total_slots_ = slots.count;
+    for (const SlotValue& constant : lowered.constants)
+        constants_.push_back({slots.of[constant.slot], constant.value});
+    for (ValueId input : lowered.inputs)
+        inputs_.push_back(input == no_value ? no_slot : slots.of[input]);
+    for (ValueId output : lowered.outputs) outputs_.push_back(slots.of[output]);
+    for (const Loop* loop : lowered.loops) {
+        bodies_.push_back(loop->body);
+        const Program& body = *loop->body;
+        loops_.push_back({loop->count, body.code().input_count, &body.code()});
+        total_slots_ = std::max(total_slots_, slots_ + body.total_slots());
+    }
+    runs_.reserve(schedule.runs.size());
+    words_.reserve(lowered.operands.size() + lowered.instructions.size() * 2);
+    for (const RunSpan& span : schedule.runs) {
+        const Instruction& first = lowered.instructions[schedule.order[span.first]];
+        runs_.push_back({first.kernel, span.independent, span.count, first.n, first.m});
+        for (std::uint32_t k = 0; k < span.count; ++k) {
+            const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
+            for (std::uint32_t r = 0; r < i.results; ++r)
+                words_.push_back(slots.of[i.first_result + r]);
+            for (std::uint32_t w = 0; w < i.words; ++w)
+                words_.push_back(slots.of[lowered.operands[i.operands + w]]);
+        }
+    }
+    stats_.live_nodes = lowered.live_nodes;
+    stats_.instructions = static_cast<std::uint32_t>(lowered.instructions.size());
+    stats_.regions = schedule.regions;
+    stats_.regrouped = schedule.regrouped;
+    view();
+}
+
+void Program::view() {
+    auto size = [](const auto& vector) { return static_cast<std::uint32_t>(vector.size()); };
+    code_ = {runs_.data(),      size(runs_),   words_.data(),   loops_.data(),
+             constants_.data(), size(constants_), inputs_.data(), size(inputs_),
+             outputs_.data(),   size(outputs_), slots_};
+}
+
+}  // namespace tapegrad

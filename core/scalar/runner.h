@@ -1,0 +1,101 @@
+// core/scalar/runner.h -- evaluates a program at one point, or at many points in lanes and threads.
+//
+// Rows are evaluated `width` at a time. The width is the widest (up to 256 lanes) with which all
+// slots fit in the second-level cache, and at least one cache line. A tail of fewer rows is filled
+// up with copies of its last row and runs the same code, so a row's bits depend on that row alone.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "program.h"
+
+namespace tapegrad {
+
+/// Where an input's value for each row lies; stride 0: one value shared by all rows.
+template <class T>
+struct InputRows {
+    const T* data;
+    std::ptrdiff_t stride;
+};
+
+/// Where an output goes: one element per row, or the sum over all rows to *data.
+template <class T>
+struct OutputRows {
+    T* data;
+    std::ptrdiff_t stride;
+    bool sum = false;
+};
+
+/// Slots for `width` lanes, with the constants in place.
+template <class T>
+class Workspace {
+   public:
+    Workspace(const Program& program, int width);
+    T* slots() const { return slots_; }
+    T* slot(std::uint32_t index) const {
+        return slots_ + static_cast<std::size_t>(index) * static_cast<std::size_t>(width_);
+    }
+    int width() const { return width_; }
+
+   private:
+    struct Free {
+        void operator()(void* memory) const;
+    };
+    std::unique_ptr<void, Free> memory_;
+    T* slots_;
+    int width_;
+};
+
+template <class T>
+class Runner {
+   public:
+    explicit Runner(std::shared_ptr<const Program> program);
+
+    const Program& program() const { return *program_; }
+    int width() const { return width_; }
+    std::size_t workspace_bytes() const {
+        return sizeof(T) * program_->total_slots() * static_cast<std::size_t>(width_);
+    }
+
+    /// One point: x has one element per input; values, then derivatives row by row.
+    void one(const T* x, T* values, T* derivatives) const;
+    /// Many rows. Sums over rows are taken in fixed pieces in index order: the same bits for any
+    /// number of threads.
+    void rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, std::size_t count,
+              int threads) const;
+
+    /// A workspace of this width, new or used before; returned when the lease ends.
+    class Lease {
+       public:
+        Lease(const Runner& runner, int width)
+            : runner_(runner), workspace_(runner.take(width)) {}
+        ~Lease() { runner_.give(std::move(workspace_)); }
+        Lease(const Lease&) = delete;
+        Lease& operator=(const Lease&) = delete;
+        const Workspace<T>& operator*() const { return *workspace_; }
+        const Workspace<T>* operator->() const { return workspace_.get(); }
+
+       private:
+        const Runner& runner_;
+        std::unique_ptr<Workspace<T>> workspace_;
+    };
+
+   private:
+    std::unique_ptr<Workspace<T>> take(int width) const;
+    void give(std::unique_ptr<Workspace<T>> workspace) const;
+    void block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
+               std::size_t count) const;
+
+    std::shared_ptr<const Program> program_;
+    int width_;
+    mutable std::mutex mutex_;
+    mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
+};
+
+/// Threads to use for `wanted` (0: all cores). One in a forked child, where the pool is gone.
+int thread_count(int wanted);
+
+}  // namespace tapegrad

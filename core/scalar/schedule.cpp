@@ -1,0 +1,221 @@
+// core/scalar/schedule.cpp -- orders instructions into long runs of one kernel and shape.
+//
+// A run is dispatched once, so long runs cost no mispredicted jumps, and a run of independent
+// instructions lets a single evaluation use vectors. The recorded order, though, is good for the
+// cache and keeps a latency chain tight. So:
+//
+// 1. The base order is the recorded one, with the pieces of long sums moved behind their last
+//    operand.
+// 2. It is cut into regions. Within a region a greedy list scheduler repeatedly emits all ready
+//    instructions of the kind that has most of them ready. Regions bound how far values are kept
+//    alive.
+// 3. A region keeps its base order if the greedy runs are shorter than `worthwhile` on average: a
+//    chain of dependent instructions only gets slower by being shuffled.
+#include "schedule.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tapegrad {
+namespace {
+
+constexpr std::uint32_t region_size = 8192;
+constexpr double worthwhile = 4.0;
+constexpr std::uint32_t none = 0xffffffff;
+
+class Scheduler {
+   public:
+    explicit Scheduler(const Lowered& lowered)
+        : lowered_(lowered), count_(static_cast<std::uint32_t>(lowered.instructions.size())) {}
+
+    Schedule run() {
+        find_producers();
+        find_kinds();
+        base_order();
+        link_consumers();
+        out_.order.reserve(count_);
+        for (std::uint32_t low = 0; low < count_; low += region_size) {
+            std::uint32_t high = std::min(count_, low + region_size);
+            ++out_.regions;
+            if (regroup(low, high))
+                ++out_.regrouped;
+            else
+                keep(low, high);
+        }
+        return std::move(out_);
+    }
+
+   private:
+    std::span<const ValueId> operands(std::uint32_t i) const {
+        const Instruction& instruction = lowered_.instructions[i];
+        return {lowered_.operands.data() + instruction.operands, instruction.words};
+    }
+
+    void find_producers() {
+        producer_.assign(lowered_.values, none);
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const Instruction& instruction = lowered_.instructions[i];
+            for (std::uint32_t r = 0; r < instruction.results; ++r)
+                producer_[instruction.first_result + r] = i;
+        }
+    }
+
+    /// Instructions of one kind have one kernel, n and m. Most kernels imply the rest.
+    void find_kinds() {
+        kind_.resize(count_);
+        std::vector<const Instruction*> shaped;  // of the kernels with any number of operands
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const Instruction& instruction = lowered_.instructions[i];
+            const bool open = instruction.kernel < op_count &&
+                              is_pooled(static_cast<Op>(instruction.kernel));
+            if (!open) {
+                kind_[i] = instruction.kernel;
+                continue;
+            }
+            std::size_t k = 0;
+            while (k < shaped.size() && !same_shape(*shaped[k], instruction)) ++k;
+            if (k == shaped.size() && k < max_shapes) shaped.push_back(&instruction);
+            kind_[i] = kernel_count + static_cast<std::uint32_t>(k);
+        }
+        ready_.resize(kernel_count + max_shapes + 1);
+    }
+
+    static bool same_shape(const Instruction& a, const Instruction& b) {
+        return a.kernel == b.kernel && a.n == b.n && a.m == b.m;
+    }
+
+    void base_order() {
+        std::vector<std::uint32_t> key(count_), head(count_, none), next(count_, none);
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            key[i] = i;
+            if (!lowered_.instructions[i].early) continue;
+            std::uint32_t last = none;
+            for (ValueId operand : operands(i))
+                if (std::uint32_t p = producer_[operand]; p != none)
+                    last = last == none ? key[p] : std::max(last, key[p]);
+            if (last != none) key[i] = last;
+        }
+        for (std::uint32_t i = count_; i-- > 0;)
+            if (key[i] != i) {
+                next[i] = head[key[i]];
+                head[key[i]] = i;
+            }
+        base_.reserve(count_);
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            if (key[i] != i) continue;
+            base_.push_back(i);
+            for (std::uint32_t e = head[i]; e != none; e = next[e]) base_.push_back(e);
+        }
+        position_.resize(count_);
+        for (std::uint32_t p = 0; p < count_; ++p) position_[base_[p]] = p;
+    }
+
+    void link_consumers() {
+        consumers_from_.assign(count_ + 1, 0);
+        for (ValueId operand : lowered_.operands)
+            if (producer_[operand] != none) ++consumers_from_[producer_[operand] + 1];
+        for (std::uint32_t i = 0; i < count_; ++i) consumers_from_[i + 1] += consumers_from_[i];
+        consumers_.resize(consumers_from_[count_]);
+        std::vector<std::uint32_t> fill(consumers_from_.begin(), consumers_from_.end() - 1);
+        for (std::uint32_t i = 0; i < count_; ++i)
+            for (ValueId operand : operands(i))
+                if (producer_[operand] != none) consumers_[fill[producer_[operand]]++] = i;
+        waiting_.resize(count_);
+    }
+
+    bool regroup(std::uint32_t low, std::uint32_t high) {
+        for (std::uint32_t p = low; p < high; ++p) {
+            std::uint32_t i = base_[p], waiting = 0;
+            for (ValueId operand : operands(i)) {
+                std::uint32_t from = producer_[operand];
+                waiting += from != none && position_[from] >= low;
+            }
+            waiting_[i] = waiting;
+            if (!waiting) make_ready(i);
+        }
+        const auto order_start = out_.order.size(), runs_start = out_.runs.size();
+        std::vector<std::uint32_t> batch;
+        while (!active_.empty()) {
+            auto best = std::max_element(active_.begin(), active_.end(), [&](auto a, auto b) {
+                return ready_[a].size() < ready_[b].size();
+            });
+            batch.swap(ready_[*best]);
+            *best = active_.back();
+            active_.pop_back();
+            emit_run(batch, low, high);
+            batch.clear();
+        }
+        const double mean =
+            static_cast<double>(high - low) / static_cast<double>(out_.runs.size() - runs_start);
+        if (mean >= worthwhile) return true;
+        out_.order.resize(order_start);
+        out_.runs.resize(runs_start);
+        return false;
+    }
+
+    void make_ready(std::uint32_t i) {
+        auto& list = ready_[kind_[i]];
+        if (list.empty()) active_.push_back(kind_[i]);
+        list.push_back(i);
+    }
+
+    void emit_run(const std::vector<std::uint32_t>& batch, std::uint32_t low, std::uint32_t high) {
+        auto first = static_cast<std::uint32_t>(out_.order.size());
+        for (std::uint32_t i : batch) {
+            // The kind of last resort mixes shapes; it is cut where they change.
+            if (out_.order.size() > first &&
+                !same_shape(lowered_.instructions[out_.order.back()], lowered_.instructions[i])) {
+                out_.runs.push_back({first, static_cast<std::uint32_t>(out_.order.size()) - first, true});
+                first = static_cast<std::uint32_t>(out_.order.size());
+            }
+            out_.order.push_back(i);
+        }
+        out_.runs.push_back({first, static_cast<std::uint32_t>(out_.order.size()) - first, true});
+        for (std::uint32_t i : batch)
+            for (std::uint32_t c = consumers_from_[i]; c < consumers_from_[i + 1]; ++c) {
+                std::uint32_t user = consumers_[c];
+                if (position_[user] < high && position_[user] >= low && --waiting_[user] == 0)
+                    make_ready(user);
+            }
+    }
+
+    void keep(std::uint32_t low, std::uint32_t high) {
+        std::uint32_t start = low;
+        bool independent = true;
+        auto close = [&](std::uint32_t end) {
+            out_.runs.push_back({static_cast<std::uint32_t>(out_.order.size()) - (end - start),
+                                 end - start, independent});
+        };
+        for (std::uint32_t p = low; p < high; ++p) {
+            std::uint32_t i = base_[p];
+            if (p > start &&
+                !same_shape(lowered_.instructions[base_[start]], lowered_.instructions[i])) {
+                close(p);
+                start = p;
+                independent = true;
+            }
+            for (ValueId operand : operands(i)) {
+                std::uint32_t from = producer_[operand];
+                if (from != none && position_[from] >= start) independent = false;
+            }
+            out_.order.push_back(i);
+        }
+        if (start < high) close(high);
+    }
+
+    static constexpr std::size_t max_shapes = 256;
+
+    const Lowered& lowered_;
+    const std::uint32_t count_;
+    Schedule out_;
+    std::vector<std::uint32_t> producer_, kind_, base_, position_;
+    std::vector<std::uint32_t> consumers_from_, consumers_, waiting_;
+    std::vector<std::vector<std::uint32_t>> ready_;  ///< per kind
+    std::vector<std::uint32_t> active_;              ///< kinds with something ready
+};
+
+}  // namespace
+
+Schedule schedule(const Lowered& lowered) { return Scheduler(lowered).run(); }
+
+}  // namespace tapegrad

@@ -1,0 +1,24 @@
+// core/scalar/schedule.h -- the order of instructions, grouped into runs of one kernel and shape.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lower.h"
+
+namespace tapegrad {
+
+struct RunSpan {
+    std::uint32_t first, count;  ///< in Schedule::order
+    bool independent;
+};
+
+struct Schedule {
+    std::vector<std::uint32_t> order;  ///< instruction numbers
+    std::vector<RunSpan> runs;
+    std::uint32_t regions = 0, regrouped = 0;
+};
+
+Schedule schedule(const Lowered& lowered);
+
+}  // namespace tapegrad

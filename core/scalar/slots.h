@@ -1,0 +1,20 @@
+// core/scalar/slots.h -- slots for values, reused as soon as a value is dead.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedule.h"
+
+namespace tapegrad {
+
+struct Slots {
+    std::vector<std::uint32_t> of;  ///< per value; no_slot if nothing holds it
+    std::uint32_t count = 0;
+};
+
+/// Inputs, constants and outputs keep their slots while a program runs: inputs until their last
+/// use, constants and outputs for good.
+Slots allocate_slots(const Lowered& lowered, const Schedule& schedule);
+
+}  // namespace tapegrad

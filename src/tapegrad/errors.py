@@ -1,0 +1,25 @@
+"""What tapegrad raises. Every message says what was expected, what came and what to do."""
+
+
+class TapegradError(Exception):
+    """The base of all errors of this library."""
+
+
+class GraphError(TapegradError, ValueError):
+    """A graph was used in a way that cannot be recorded, as Vars of two graphs in one operation."""
+
+
+class ShapeError(TapegradError, ValueError):
+    """An array or sequence has the wrong shape."""
+
+
+class DTypeError(TapegradError, TypeError):
+    """A value has the wrong type."""
+
+
+class GradError(TapegradError, RuntimeError):
+    """A derivative was asked for that does not exist here."""
+
+
+class CompileError(TapegradError, ValueError):
+    """A program cannot be made from these outputs and inputs."""

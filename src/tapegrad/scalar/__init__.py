@@ -1,0 +1,1 @@
+"""Scalar graphs: compiling and running them, and transforms of functions of scalars."""

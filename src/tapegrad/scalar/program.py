@@ -1,0 +1,183 @@
+"""Compiled scalar graphs: `compile` and the Program it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tapegrad import _core
+from tapegrad._core import Var
+from tapegrad.errors import DTypeError, ShapeError
+
+#: A callback of `minimize`: step, x, value; true ends the run.
+Callback = Callable[[int, NDArray[Any], Any], object]
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """What `Program.minimize` found. With several starts, every field has a row per start."""
+
+    x: NDArray[Any]
+    """The best point seen."""
+    value: Any
+    """The value there."""
+    last_x: NDArray[Any]
+    """Where the steps ended."""
+    last_value: Any
+    """The value there."""
+    history: NDArray[Any] | None
+    """Values every `history` steps, from the start on."""
+    steps: int
+    """Steps taken."""
+    stopped: bool
+    """Whether Ctrl-C or the callback ended it early."""
+
+
+class Program(_core.Program):
+    """A compiled graph: call it with a point, `batch` it over rows, `minimize` it.
+
+    Immutable; any number of threads may use one program at a time. Made by `tapegrad.compile`.
+    """
+
+    def minimize(
+        self,
+        x0: ArrayLike,
+        method: Literal["sgd", "adam"] = "adam",
+        *,
+        steps: int = 1000,
+        lr: float = 1e-2,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        history: int = 0,
+        callback: Callback | None = None,
+        every: int = 100,
+        threads: int | None = 1,
+    ) -> Minimum:
+        """Descend along the gradient in one native loop and return the best point seen.
+
+        Args:
+            x0: A start (n,), or several starts (m, n), which run in lanes side by side.
+            method: "sgd" (x -= lr * gradient) or "adam".
+            steps: How many steps to take.
+            lr: The step size.
+            betas: Adam's decay rates of the moments.
+            eps: Adam's guard against division by zero.
+            history: Keep the value every so many steps; 0 keeps none.
+            callback: Called as callback(step, x, value) every `every` steps; true ends the run.
+            every: Steps between calls of the callback.
+            threads: Threads for several starts; None takes all cores.
+
+        Ctrl-C ends the run early and returns the best point so far.
+
+        Example:
+            >>> import tapegrad as tg
+            >>> g = tg.Graph()
+            >>> x = g.inputs(2)
+            >>> bowl = tg.compile((x[0] - 1) ** 2 + (x[1] + 2) ** 2, wrt=x)
+            >>> bowl.minimize([0.0, 0.0], "sgd", steps=200, lr=0.1).x.round(6).tolist()
+            [1.0, -2.0]
+        """
+        for name, number in (("steps", steps), ("history", history), ("every", every)):
+            if number < (1 if name == "every" else 0):
+                raise ShapeError(f"minimize: expected {name} not to be negative, got {number}")
+        starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0, dtype=self.dtype)
+        found = self._minimize(
+            starts, method, steps, lr, *betas, eps, history, callback, every if callback else 0, threads
+        )
+        return Minimum(*found)
+
+    def explain(self) -> str:
+        """Describe what was compiled: nodes, instructions, runs, slots, bytes, time of each pass.
+
+        Example:
+            >>> import tapegrad as tg
+            >>> g = tg.Graph()
+            >>> x = g.inputs(2)
+            >>> print(tg.compile(x[0] * x[1], wrt=x).explain().splitlines()[0])
+            Program: 2 inputs, 1 output and its gradient (2), float64
+        """
+        s = self.stats
+        total = sum(s["passes"].values())
+        kernels = sorted(s["kernels"].items(), key=lambda item: -item[1])
+        lines = [
+            self._headline(),
+            f"  live nodes    {s['live_nodes']:,}",
+            f"  instructions  {s['instructions']:,} in {s['runs']:,} runs of one kernel "
+            f"(mean run {s['mean_run']:.1f}; {s['packable']:.0%} can share vectors in one "
+            f"evaluation; {s['regrouped']} of {s['regions']} regions regrouped)",
+            f"  slots         {s['slots']:,}; {s['lanes']} lanes, {s['lane_bytes']:,} bytes",
+            f"  code          {s['code_bytes']:,} bytes, {s['isa']}",
+            "  kernels       " + ", ".join(f"{name} {count:,}" for name, count in kernels),
+            f"  compiled in   {total * 1e3:.2f} ms: "
+            + ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in s["passes"].items()),
+        ]
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        outputs = "1 output" if self.n_outputs == 1 else f"{self.n_outputs} outputs"
+        derivatives = {True: "gradient", False: "Jacobian"}[self.n_outputs == 1]
+        what = f" and its {derivatives} ({self.n_derivatives})" if self.n_derivatives else ""
+        inputs = "1 input" if self.n_inputs == 1 else f"{self.n_inputs:,} inputs"
+        return f"Program: {inputs}, {outputs}{what}, {self.dtype}"
+
+    def __repr__(self) -> str:
+        return f"<{self._headline()}, {self.stats['instructions']:,} instructions>"
+
+
+def as_vars(vars_: Var | Iterable[Var], what: str) -> list[Var]:
+    """One Var or any array or sequence of Vars as a flat list."""
+    if isinstance(vars_, Var):
+        return [vars_]
+    if isinstance(vars_, np.ndarray):
+        return list(vars_.ravel())
+    try:
+        return list(vars_)
+    except TypeError:
+        raise DTypeError(
+            f"{what}: expected a Var or a sequence of Vars, got {type(vars_).__name__}"
+        ) from None
+
+
+def compile(
+    outputs: Var | Iterable[Var],
+    wrt: Var | Iterable[Var] | None = None,
+    *,
+    inputs: Var | Iterable[Var] | None = None,
+    dtype: str | type | np.dtype[Any] = "float64",
+) -> Program:
+    """Compile Vars into a Program that computes them, with derivatives if `wrt` is given.
+
+    Args:
+        outputs: One Var: the program returns a number. Several: an array (k,).
+        wrt: The Vars to differentiate by. The program then returns values and derivatives: the
+            gradient (n,) of one output, the Jacobian (k, n) of several.
+        inputs: The graph's inputs in the order in which the program takes their values; by
+            default all of them in the order they were made.
+        dtype: "float64" or "float32".
+
+    The graph may grow afterwards; the program stays as it is.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> g = tg.Graph()
+        >>> x, y = g.input("x"), g.input("y")
+        >>> f = tg.compile([x * y, x + y], wrt=[x, y])
+        >>> values, jacobian = f([2.0, 3.0])
+        >>> values.tolist(), jacobian.tolist()
+        ([6.0, 5.0], [[3.0, 2.0], [1.0, 1.0]])
+    """
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        raise DTypeError(f"compile: expected dtype 'float64' or 'float32', got {dtype!r}") from None
+    return Program(
+        as_vars(outputs, "compile: outputs"),
+        None if wrt is None else as_vars(wrt, "compile: wrt"),
+        None if inputs is None else as_vars(inputs, "compile: inputs"),
+        name,
+        isinstance(outputs, Var),
+    )

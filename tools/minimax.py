@@ -1,0 +1,174 @@
+"""Prints the polynomial coefficients of core/scalar/maths*.h.
+
+Each polynomial is the minimax one (Remez exchange) of a target function on an interval, under the
+weight that turns its error into the relative error of the elementary function it serves. The
+coefficients are then rounded one by one to double or float; the error printed is that of the
+rounded polynomial, in units of the last place of a result of 1 (2^-52 or 2^-23).
+
+    python3 tools/minimax.py [NAME ...]
+"""
+
+import struct
+import sys
+
+from mpmath import atan, atanh, cos, erf, erfc, exp, expm1, log, lu_solve, matrix, mp, mpf, pi, sin
+from mpmath import sqrt
+
+mp.dps = 60
+
+
+def polynomial(coefficients, x):
+    value = mpf(0)
+    for c in reversed(coefficients):
+        value = value * x + c
+    return value
+
+
+def nodes(low, high, count):
+    """The Chebyshev points of the second kind, which crowd at both ends."""
+    return [(low + high) / 2 - (high - low) / 2 * cos(pi * i / (count - 1)) for i in range(count)]
+
+
+def remez(f, weight, low, high, count):
+    """The `count` coefficients that minimise the maximum of |weight * (polynomial - f)|."""
+    grid = nodes(low, high, 40 * (count + 1))
+    values = [f(x) for x in grid]
+    weights = [weight(x) for x in grid]
+    reference = [round(i * (len(grid) - 1) / count) for i in range(count + 1)]
+    for _ in range(40):
+        a = matrix(count + 1, count + 1)
+        b = matrix(count + 1, 1)
+        for row, i in enumerate(reference):
+            for k in range(count):
+                a[row, k] = grid[i] ** k
+            a[row, count] = (-1) ** row / weights[i]
+            b[row] = values[i]
+        solution = lu_solve(a, b)
+        coefficients, level = list(solution[:count]), abs(solution[count])
+        errors = [w * (polynomial(coefficients, x) - v) for x, v, w in zip(grid, values, weights)]
+        extrema = alternating_extrema(errors, count + 1)
+        worst = max(abs(e) for e in errors)
+        if extrema is None or worst <= level * mpf("1.0005"):
+            break
+        reference = extrema
+    return coefficients
+
+
+def alternating_extrema(errors, count):
+    """The positions of `count` extrema of alternating sign, the largest ones; None if too few."""
+    runs = []
+    for i, error in enumerate(errors):
+        if runs and (errors[runs[-1]] > 0) == (error > 0):
+            if abs(error) > abs(errors[runs[-1]]):
+                runs[-1] = i
+        else:
+            runs.append(i)
+    while len(runs) > count:
+        runs.pop(0 if abs(errors[runs[0]]) < abs(errors[runs[-1]]) else -1)
+    return runs if len(runs) == count else None
+
+
+def rounded(value, dtype):
+    if dtype == "double":
+        return float(value)
+    return struct.unpack("f", struct.pack("f", float(value)))[0]
+
+
+def hexadecimal(value, dtype):
+    mantissa, exponent = value.hex().split("p")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}p{exponent}" + ("f" if dtype == "float" else "")
+
+
+# Names: {name: (target, weight, low, high, {dtype: number of coefficients})}
+TINY = mpf(10) ** -15
+LN2 = log(mpf(2))
+SQRT2 = sqrt(mpf(2))
+EXP_RANGE = (-LN2 / 2 - TINY, LN2 / 2 + 2 * TINY)
+LOG_Z = ((SQRT2 - 1) / (SQRT2 + 1)) ** 2
+
+
+def exp_target(r):
+    return (expm1(r) - r) / r**2
+
+
+def log_target(z):
+    return (2 * atanh(sqrt(z)) / sqrt(z) - 2) / z
+
+
+def log_weight(z):
+    return z / (2 * atanh(sqrt(z)) / sqrt(z))
+
+
+def erfcx_target(q):
+    x = 1 / q - 3
+    return exp(x * x) * erfc(x) / q
+
+
+def erfcx_weight(q):
+    return 1 / erfcx_target(q)
+
+
+POLYNOMIALS = {
+    # e^r = 1 + r + r^2 Q(r), the error relative to e^r, or for "expm1" to e^r - 1
+    "exp": (exp_target, lambda r: r**2 / exp(r), *EXP_RANGE, {"double": 10, "float": 5}),
+    "expm1": (exp_target, lambda r: r**2 / expm1(r), *EXP_RANGE, {"double": 11, "float": 6}),
+    # log(1 + f) = 2 atanh(s) = 2 s + s z P(z), s = f / (2 + f), z = s^2
+    "log": (log_target, log_weight, TINY, LOG_Z, {"double": 7, "float": 3}),
+    "log1p_unit": (log_target, log_weight, TINY, mpf(1) / 9, {"double": 10, "float": 4}),
+    # sin r = r + r z P(z), z = r^2
+    "sin": (
+        lambda z: (sin(sqrt(z)) / sqrt(z) - 1) / z,
+        lambda z: z * sqrt(z) / sin(sqrt(z)),
+        TINY,
+        (pi / 4) ** 2,
+        {"double": 6, "float": 3},
+    ),
+    # cos r = 1 - z / 2 + z^2 P(z), z = r^2
+    "cos": (
+        lambda z: (cos(sqrt(z)) - 1 + z / 2) / z**2,
+        lambda z: z**2 / cos(sqrt(z)),
+        mpf(10) ** -10,
+        (pi / 4) ** 2,
+        {"double": 6, "float": 3},
+    ),
+    # atan t = t + t z P(z), z = t^2, t up to tan(pi / 8)
+    "atan": (
+        lambda z: (atan(sqrt(z)) / sqrt(z) - 1) / z,
+        lambda z: z * sqrt(z) / atan(sqrt(z)),
+        TINY,
+        (SQRT2 - 1) ** 2,
+        {"double": 11, "float": 5},
+    ),
+    # erf x = x + x P(z), z = x^2, x up to 1
+    "erf": (
+        lambda z: erf(sqrt(z)) / sqrt(z) - 1,
+        lambda z: sqrt(z) / erf(sqrt(z)),
+        TINY,
+        mpf(1),
+        {"double": 13, "float": 7},
+    ),
+    # e^(x^2) erfc x = q H(q), q = 1 / (x + 3), x from 1 to where erfc is 0
+    "erfc.double": (erfcx_target, erfcx_weight, 1 / mpf(31), 1 / mpf(4), {"double": 20}),
+    "erfc.float": (erfcx_target, erfcx_weight, 1 / mpf(14), 1 / mpf(4), {"float": 9}),
+}
+
+
+def main(names):
+    for name in names or POLYNOMIALS:
+        target, weight, low, high, counts = POLYNOMIALS[name]
+        for dtype, count in counts.items():
+            exact = remez(target, weight, low, high, count)
+            coefficients = [rounded(c, dtype) for c in exact]
+            error = max(
+                abs(weight(x) * (polynomial(coefficients, x) - target(x)))
+                for x in nodes(low, high, 500)
+            )
+            ulps = error * 2 ** (52 if dtype == "double" else 23)
+            print(f"// {name}, {dtype}: {mp.nstr(ulps, 3)} ulp")
+            print(", ".join(hexadecimal(c, dtype) for c in coefficients) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
