@@ -525,21 +525,24 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
 std::string kernel_name(const Run& run) {
     if (run.kernel == kernel_softplus_sigmoid) return "softplus+sigmoid";
     if (run.kernel == kernel_sincos) return "sin+cos";
-    const bool sum = run.kernel >= kernel_sumdot_small ||
-                     run.kernel == static_cast<int>(Op::sumdot);
-    if (!sum) return info(static_cast<Op>(run.kernel)).name;
-    if (run.m == 0) return run.n == 2 ? "add" : "sum";
-    if (run.n == 0) return run.m == 1 ? "mul" : "dot";
-    return run.n == 1 && run.m == 1 ? "muladd" : "sumdot";
+    std::uint32_t plain = run.n, pairs = run.m;
+    if (run.kernel >= kernel_sumdot_small) {
+        plain = (run.kernel - kernel_sumdot_small) / (small_terms + 1);
+        pairs = (run.kernel - kernel_sumdot_small) % (small_terms + 1);
+    } else if (run.kernel != static_cast<int>(Op::sumdot)) {
+        return info(static_cast<Op>(run.kernel)).name;
+    }
+    if (pairs == 0) return plain == 2 ? "add" : "sum";
+    if (plain == 0) return pairs == 1 ? "mul" : "dot";
+    return plain == 1 && pairs == 1 ? "muladd" : "sumdot";
 }
 
 nb::dict stats(const Compiled& c) {
     const Program& program = *c.program;
-    const Code& code = program.code();
     nb::dict counts, passes, out;
     std::size_t packed = 0;
-    for (std::uint32_t r = 0; r < code.run_count; ++r) {
-        const Run& run = code.runs[r];
+    const std::vector<Run> runs = program.runs();
+    for (const Run& run : runs) {
         const std::string name = kernel_name(run);
         nb::str key(name.c_str());
         counts[key] = (counts.contains(key) ? nb::cast<std::size_t>(counts[key]) : 0) + run.count;
@@ -550,8 +553,8 @@ nb::dict stats(const Compiled& c) {
     out["live_nodes"] = program.stats().live_nodes;
     out["instructions"] = program.stats().instructions;
     out["kernels"] = counts;
-    out["runs"] = code.run_count;
-    out["mean_run"] = code.run_count ? instructions / code.run_count : 0.0;
+    out["runs"] = runs.size();
+    out["mean_run"] = runs.empty() ? 0.0 : instructions / static_cast<double>(runs.size());
     out["packable"] = instructions > 0 ? static_cast<double>(packed) / instructions : 0.0;
     out["regions"] = program.stats().regions;
     out["regrouped"] = program.stats().regrouped;

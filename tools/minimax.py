@@ -1,4 +1,4 @@
-"""Prints the polynomial coefficients of core/scalar/maths*.h.
+"""Prints the polynomial coefficients and split constants of core/scalar/maths*.h.
 
 Each polynomial is the minimax one (Remez exchange) of a target function on an interval, under the
 weight that turns its error into the relative error of the elementary function it serves. The
@@ -11,13 +11,30 @@ rounded polynomial, in units of the last place of a result of 1 (2^-52 or 2^-23)
 import struct
 import sys
 
-from mpmath import atan, atanh, cos, erf, erfc, exp, expm1, log, lu_solve, matrix, mp, mpf, pi, sin
-from mpmath import sqrt
+from mpmath import (
+    atan,
+    atanh,
+    cos,
+    erf,
+    erfc,
+    exp,
+    expm1,
+    floor,
+    log,
+    lu_solve,
+    matrix,
+    mp,
+    mpf,
+    pi,
+    sin,
+    sqrt,
+)
 
 mp.dps = 60
 
 
 def polynomial(coefficients, x):
+    """Evaluate the polynomial whose constant coefficient comes first."""
     value = mpf(0)
     for c in reversed(coefficients):
         value = value * x + c
@@ -25,12 +42,12 @@ def polynomial(coefficients, x):
 
 
 def nodes(low, high, count):
-    """The Chebyshev points of the second kind, which crowd at both ends."""
+    """Return the Chebyshev points of the second kind, which crowd at both ends."""
     return [(low + high) / 2 - (high - low) / 2 * cos(pi * i / (count - 1)) for i in range(count)]
 
 
 def remez(f, weight, low, high, count):
-    """The `count` coefficients that minimise the maximum of |weight * (polynomial - f)|."""
+    """Find the `count` coefficients that minimise the maximum of |weight * (polynomial - f)|."""
     grid = nodes(low, high, 40 * (count + 1))
     values = [f(x) for x in grid]
     weights = [weight(x) for x in grid]
@@ -45,7 +62,10 @@ def remez(f, weight, low, high, count):
             b[row] = values[i]
         solution = lu_solve(a, b)
         coefficients, level = list(solution[:count]), abs(solution[count])
-        errors = [w * (polynomial(coefficients, x) - v) for x, v, w in zip(grid, values, weights)]
+        errors = [
+            w * (polynomial(coefficients, x) - v)
+            for x, v, w in zip(grid, values, weights, strict=True)
+        ]
         extrema = alternating_extrema(errors, count + 1)
         worst = max(abs(e) for e in errors)
         if extrema is None or worst <= level * mpf("1.0005"):
@@ -55,7 +75,7 @@ def remez(f, weight, low, high, count):
 
 
 def alternating_extrema(errors, count):
-    """The positions of `count` extrema of alternating sign, the largest ones; None if too few."""
+    """Find `count` extrema of alternating sign, the largest ones; None if there are too few."""
     runs = []
     for i, error in enumerate(errors):
         if runs and (errors[runs[-1]] > 0) == (error > 0):
@@ -69,50 +89,59 @@ def alternating_extrema(errors, count):
 
 
 def rounded(value, dtype):
+    """Round to the nearest number of the type."""
     if dtype == "double":
         return float(value)
     return struct.unpack("f", struct.pack("f", float(value)))[0]
 
 
 def hexadecimal(value, dtype):
+    """Write the number as an exact C++ literal."""
     mantissa, exponent = value.hex().split("p")
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
     return f"{mantissa}p{exponent}" + ("f" if dtype == "float" else "")
 
 
-# Names: {name: (target, weight, low, high, {dtype: number of coefficients})}
 TINY = mpf(10) ** -15
 LN2 = log(mpf(2))
 SQRT2 = sqrt(mpf(2))
 EXP_RANGE = (-LN2 / 2 - TINY, LN2 / 2 + 2 * TINY)
+EXP_STEPS = 16  # steps of the table per doubling
+STEP_RANGE = (-LN2 / 2 / EXP_STEPS - TINY, LN2 / 2 / EXP_STEPS + 2 * TINY)
 LOG_Z = ((SQRT2 - 1) / (SQRT2 + 1)) ** 2
 
 
 def exp_target(r):
+    """Return Q(r) of e^r = 1 + r + r^2 Q(r)."""
     return (expm1(r) - r) / r**2
 
 
 def log_target(z):
+    """Return P(z) of 2 atanh(s) = 2 s + s z P(z), z = s^2."""
     return (2 * atanh(sqrt(z)) / sqrt(z) - 2) / z
 
 
 def log_weight(z):
+    """Return what makes an error of P(z) relative to the logarithm."""
     return z / (2 * atanh(sqrt(z)) / sqrt(z))
 
 
-def erfcx_target(q):
-    x = 1 / q - 3
-    return exp(x * x) * erfc(x) / q
+def erfc_shape(high):
+    """Return H(t), its weight and the range of t for x from 0.7 to `high`."""
+    c, k, low = mpf("1.5"), mpf(2), mpf("0.7")
+
+    def target(t):
+        x = (c + k * t) / (1 - t)
+        return x * exp(x * x) * erfc(x)
+
+    return target, lambda t: 1 / target(t), (low - c) / (low + k), (high - c) / (high + k)
 
 
-def erfcx_weight(q):
-    return 1 / erfcx_target(q)
-
-
+# name: (target, weight, low, high, {dtype: number of coefficients})
 POLYNOMIALS = {
     # e^r = 1 + r + r^2 Q(r), the error relative to e^r, or for "expm1" to e^r - 1
-    "exp": (exp_target, lambda r: r**2 / exp(r), *EXP_RANGE, {"double": 10, "float": 5}),
+    "exp": (exp_target, lambda r: r**2 / exp(r), *STEP_RANGE, {"double": 5, "float": 2}),
     "expm1": (exp_target, lambda r: r**2 / expm1(r), *EXP_RANGE, {"double": 11, "float": 6}),
     # log(1 + f) = 2 atanh(s) = 2 s + s z P(z), s = f / (2 + f), z = s^2
     "log": (log_target, log_weight, TINY, LOG_Z, {"double": 7, "float": 3}),
@@ -141,21 +170,57 @@ POLYNOMIALS = {
         (SQRT2 - 1) ** 2,
         {"double": 11, "float": 5},
     ),
-    # erf x = x + x P(z), z = x^2, x up to 1
+    # erf x = x + x P(z), z = x^2, x up to 0.7
     "erf": (
         lambda z: erf(sqrt(z)) / sqrt(z) - 1,
         lambda z: sqrt(z) / erf(sqrt(z)),
         TINY,
-        mpf(1),
-        {"double": 13, "float": 7},
+        mpf("0.49"),
+        {"double": 11, "float": 6},
     ),
-    # e^(x^2) erfc x = q H(q), q = 1 / (x + 3), x from 1 to where erfc is 0
-    "erfc.double": (erfcx_target, erfcx_weight, 1 / mpf(31), 1 / mpf(4), {"double": 20}),
-    "erfc.float": (erfcx_target, erfcx_weight, 1 / mpf(14), 1 / mpf(4), {"float": 9}),
+    # x e^(x^2) erfc x = H(t), t = (x - 1.5) / (x + 2), x from 0.7 to where erfc is 0
+    "erfc.double": (*erfc_shape(high=28), {"double": 21}),
+    "erfc.float": (*erfc_shape(high=11), {"float": 9}),
 }
 
 
+# name: (value, {dtype: bits of each part}); all parts are cut off, not rounded
+SPLITS = {
+    "ln 2": (LN2, {"double": [42, 53], "float": [16, 24]}),
+    "ln 2 / 16": (LN2 / EXP_STEPS, {"double": [38, 53], "float": [12, 24]}),
+    "log10 2": (LN2 / log(mpf(10)), {"double": [42, 53], "float": [16, 24]}),
+    "pi / 2, fused": (pi / 2, {"double": [53, 53, 53], "float": [24, 24, 24]}),
+    "pi / 2, split": (pi / 2, {"double": [33, 33, 33, 53], "float": [14] * 5 + [24]}),
+}
+
+
+def parts(value, bits, dtype):
+    """Split the value into parts of these many bits."""
+    for count in bits:
+        unit = mpf(2) ** (floor(log(value, 2)) - count + 1)
+        part = floor(value / unit) * unit
+        yield hexadecimal(rounded(part, dtype), dtype)
+        value -= part
+
+
+def exp_table(dtype):
+    """Return 2^(i / 16), with i taken off where the step count's lowest bits will be added."""
+    code, integer, fraction = ("d", "q", 52) if dtype == "double" else ("f", "i", 23)
+    for i in range(EXP_STEPS):
+        power = rounded(mpf(2) ** (mpf(i) / EXP_STEPS), dtype)
+        (bits,) = struct.unpack(integer, struct.pack(code, power))
+        entry = struct.pack(integer, bits - (i << (fraction - 4)))
+        yield hexadecimal(struct.unpack(code, entry)[0], dtype)
+
+
 def main(names):
+    """Print the polynomials of these names; without any all of them and the split constants."""
+    for name, (value, splits) in ({} if names else SPLITS).items():
+        for dtype, bits in splits.items():
+            print(f"// {name}, {dtype}")
+            print(", ".join(parts(value, bits, dtype)) + "\n")
+    for dtype in () if names else ("double", "float"):
+        print(f"// table of exp, {dtype}\n" + ", ".join(exp_table(dtype)) + "\n")
     for name in names or POLYNOMIALS:
         target, weight, low, high, counts = POLYNOMIALS[name]
         for dtype, count in counts.items():
@@ -167,7 +232,9 @@ def main(names):
             )
             ulps = error * 2 ** (52 if dtype == "double" else 23)
             print(f"// {name}, {dtype}: {mp.nstr(ulps, 3)} ulp")
-            print(", ".join(hexadecimal(c, dtype) for c in coefficients) + "\n")
+            print(", ".join(hexadecimal(c, dtype) for c in coefficients))
+            rest = rounded(exact[0] - coefficients[0], dtype)
+            print(f"// what the first coefficient lacks: {hexadecimal(rest, dtype)}\n")
 
 
 if __name__ == "__main__":

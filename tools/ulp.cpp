@@ -28,10 +28,10 @@ namespace {
 
 // ---- Oracles -----------------------------------------------------------------------------------
 
-#define TG_ORACLE(NAME)                                          \
+#define TG_ORACLE(NAME)                                        \
     static double exact_##NAME(double a) { return ::NAME(a); } \
     static Quad exact_##NAME(Quad a) { return WIDE(NAME)(a); }
-#define TG_ORACLE2(NAME)                                                      \
+#define TG_ORACLE2(NAME)                                                    \
     static double exact_##NAME(double a, double b) { return ::NAME(a, b); } \
     static Quad exact_##NAME(Quad a, Quad b) { return WIDE(NAME)(a, b); }
 
@@ -53,12 +53,25 @@ TG_ORACLE(cosh)
 TG_ORACLE(tanh)
 TG_ORACLE(erf)
 TG_ORACLE(erfc)
+TG_ORACLE(floor)
+TG_ORACLE(ceil)
+TG_ORACLE(rint)
 TG_ORACLE2(atan2)
 TG_ORACLE2(hypot)
 
 static double exact_pow(double a, double b) { return ::pow(a, b); }
 static Quad exact_pow(Quad a, Quad b) {
     return a == 1 ? Quad(1) : WIDE(pow)(a, b);  // powq(1, NaN) is NaN
+}
+
+// Of two zeros the second, as it is documented.
+template <class W>
+static W exact_maximum(W a, W b) {
+    return a != a || a > b ? a : b;
+}
+template <class W>
+static W exact_minimum(W a, W b) {
+    return a != a || a < b ? a : b;
 }
 
 template <class W>
@@ -149,7 +162,7 @@ static T argument(long i) {
             typename Format<T>::UInt b = typename Format<T>::UInt(random_bits());
             T value;
             memcpy(&value, &b, sizeof value);
-            return value;
+            return value != value ? Format<T>::nan : value;  // no signaling one
         }
         case 1:
             return T(uniform(-1, 1));
@@ -189,7 +202,8 @@ static W spacing(W exact) {
     rounded = rounded < Format<T>::smallest_normal ? Format<T>::smallest_normal : rounded;
     int exponent;
     ::frexp(double(rounded), &exponent);
-    return W(::ldexp(1.0, sizeof(T) == 8 ? (exponent < -1021 ? -1074 : exponent - 53) : exponent - 24));
+    return W(
+        ::ldexp(1.0, sizeof(T) == 8 ? (exponent < -1021 ? -1074 : exponent - 53) : exponent - 24));
 }
 
 template <class T, class W>
@@ -304,20 +318,25 @@ static bool wanted(const char* name, int count, char** names) {
 }
 
 static int main(long samples, int names, char** name) {
-#define TG_MEASURE(LABEL, CALL, EXACT)                                                        \
-    if (wanted(LABEL, names, name)) {                                                         \
-        measure<double, Quad>(                                                                \
+#define TG_MEASURE(LABEL, CALL, EXACT)                                                             \
+    if (wanted(LABEL, names, name)) {                                                              \
+        measure<double, Quad>(                                                                     \
             LABEL, samples, []([[maybe_unused]] auto a, [[maybe_unused]] auto b) { return CALL; }, \
-            []([[maybe_unused]] Quad a, [[maybe_unused]] Quad b) { return EXACT; });          \
-        measure<float, double>(                                                               \
-            LABEL, samples * 4,                                                               \
-            []([[maybe_unused]] auto a, [[maybe_unused]] auto b) { return CALL; },            \
-            []([[maybe_unused]] double a, [[maybe_unused]] double b) { return EXACT; });      \
+            []([[maybe_unused]] Quad a, [[maybe_unused]] Quad b) { return EXACT; });               \
+        measure<float, double>(                                                                    \
+            LABEL, samples * 4,                                                                    \
+            []([[maybe_unused]] auto a, [[maybe_unused]] auto b) { return CALL; },                 \
+            []([[maybe_unused]] double a, [[maybe_unused]] double b) { return EXACT; });           \
     }
 #define TG_ONE(NAME) TG_MEASURE(#NAME, NAME(a), exact_##NAME(a))
 #define TG_TWO(NAME) TG_MEASURE(#NAME, NAME(a, b), exact_##NAME(a, b))
-#define TG_PAIR(LABEL, NAME, WHICH, EXACT)                                                     \
-    TG_MEASURE(LABEL, ([&] { decltype(a) x, y; NAME(a, x, y); return WHICH; }()), EXACT(a))
+#define TG_PAIR(LABEL, NAME, WHICH, EXACT) \
+    TG_MEASURE(LABEL, ([&] {               \
+                   decltype(a) x, y;       \
+                   NAME(a, x, y);          \
+                   return WHICH;           \
+               }()),                       \
+               EXACT(a))
 
     TG_ONE(exp)
     TG_ONE(expm1)
@@ -343,6 +362,11 @@ static int main(long samples, int names, char** name) {
     TG_TWO(atan2)
     TG_TWO(pow)
     TG_TWO(hypot)
+    TG_ONE(floor)
+    TG_ONE(ceil)
+    TG_MEASURE("round_even", round_even(a), exact_rint(a))
+    TG_TWO(maximum)
+    TG_TWO(minimum)
     TG_PAIR("softplus_sigmoid.0", softplus_sigmoid, x, exact_softplus)
     TG_PAIR("softplus_sigmoid.1", softplus_sigmoid, y, exact_sigmoid)
     TG_PAIR("sincos.0", sincos, x, exact_sin)

@@ -63,7 +63,7 @@ def _speeds(axes: Axes, results: Results) -> None:
             axes.text(
                 x,
                 value.high * 1.06,
-                f"{value.median:.3g}",
+                f"{value.median:.{1 if value.median >= 2 else 2}f}",
                 ha="center",
                 fontsize=6.5,
                 color="#333333",

@@ -33,7 +33,7 @@ SINGLE_ROWS = 1_000
 #: Points that are checked against the oracle: one full group of lanes and a rest.
 CHECKED_ROWS = 13
 #: Sizes of the scaling study: operations, evaluations in C, rows of a batch.
-SCALING_SIZES = ((1_000, 1_000, 10_000), (10_000, 200, 2_000), (100_000, 40, 500))
+SCALING_SIZES = ((1_000, 4_000, 10_000), (10_000, 500, 2_000), (100_000, 50, 500))
 SCALING_FAMILIES = ("chain", "random", "cheap")
 #: Evaluations of each graph in the churn study, and the number of graphs its bar speaks of.
 CHURN_ROWS = 1_000

@@ -105,7 +105,10 @@ const Kernels<float>& kernels<float>() {
 double fold(Op op, double a, double b) { return isa().f64->fold(op, a, b); }
 
 std::uint32_t record_words(const Run& run, const LoopCode* loops) {
-    if (run.kernel >= kernel_sumdot_small) return 1 + run.n + 2 * run.m;
+    if (run.kernel >= kernel_sumdot_small) {
+        const std::uint32_t shape = run.kernel - kernel_sumdot_small;
+        return 1 + shape / (small_terms + 1) + 2 * (shape % (small_terms + 1));
+    }
     if (run.kernel >= op_count) return 3;
     switch (auto op = static_cast<Op>(run.kernel)) {
         case Op::where:

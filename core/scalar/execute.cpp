@@ -9,51 +9,51 @@
 #include "kernels.h"
 #include "maths.h"
 
-#define TG_LAMBDA __attribute__((always_inline))
-
 namespace tapegrad {
 namespace TG_ISA {
 namespace {
 
 using Real = TG_REAL;
-using Word = std::uint32_t;
+using Slot = std::uint32_t;
 constexpr int native = native_lanes<Real>;
 
 /// Below this magnitude exp neither overflows nor underflows, so softmax needs no shift.
 constexpr Real exp_safe = sizeof(Real) == 8 ? 300.0 : 40.0;
 
-/// The slots of one evaluation, seen through vectors of N lanes. N = 1 means one lane in all.
-template <int N>
+/// The slots of one evaluation, seen through vectors of N lanes. `one` says that a slot is a single
+/// vector: the width of large programs, known while compiling.
+template <int N, bool one>
 struct Frame {
     using L = Lanes<Real, N>;
+    static constexpr int lanes_per_vector = N;
     Real* slots;
-    int lanes;
+    int shift;  ///< a slot has 2^shift lanes
 
-    TG_METHOD int width() const { return N == 1 ? 1 : lanes; }
-    TG_METHOD L load(Word slot, int lane) const {
-        return L::load(slots + static_cast<size_t>(slot) * width() + lane);
+    TG_METHOD int width() const { return one ? N : 1 << shift; }
+    TG_METHOD Real* at(Slot slot) const {
+        const size_t index = slot;
+        return slots + (one ? index * N : index << shift);
     }
-    TG_METHOD void store(Word slot, int lane, L value) const {
-        value.store(slots + static_cast<size_t>(slot) * width() + lane);
-    }
+    TG_METHOD L load(Slot slot, int lane) const { return L::load(at(slot) + lane); }
+    TG_METHOD void store(Slot slot, int lane, L value) const { value.store(at(slot) + lane); }
 };
 
 /// Calls body(words, lane) for every instruction of the run and every vector of lanes.
-template <int N, class Body>
-TG_INLINE const Word* each(Frame<N> f, const Word* w, Word count, Word words, Body body) {
+template <class F, class W, class Body>
+TG_INLINE const W* each(F f, const W* w, Slot count, Slot words, Body body) {
     for (; count; --count, w += words)
-        for (int lane = 0; lane < f.width(); lane += N) body(w, lane);
+        for (int lane = 0; lane < f.width(); lane += F::lanes_per_vector) body(w, lane);
     return w;
 }
 
 /// Sum of `n` terms in the fixed order; n is a compile-time constant wherever it is small.
 template <class L, class Term>
-TG_INLINE L ordered_sum(Word n, Term term) {
+TG_INLINE L ordered_sum(Slot n, Term term) {
     if (n == 1) return term(0);
     if (n == 2) return term(0) + term(1);
     if (n == 3) return (term(0) + term(1)) + term(2);
     L s0 = term(0), s1 = term(1), s2 = term(2), s3 = term(3);
-    Word i = 4;
+    Slot i = 4;
     for (; i + 4 <= n; i += 4) {
         s0 = s0 + term(i);
         s1 = s1 + term(i + 1);
@@ -66,33 +66,33 @@ TG_INLINE L ordered_sum(Word n, Term term) {
     return (s0 + s1) + (s2 + s3);
 }
 
-template <int N, class F>
-TG_INLINE const Word* unary(Frame<N> f, const Word* w, Word count, F value) {
-    return each(f, w, count, 2, [&](const Word* r, int lane) {
+template <class F, class W, class Function>
+TG_INLINE const W* unary(F f, const W* w, Slot count, Function value) {
+    return each(f, w, count, 2, [&](const W* r, int lane) TG_LAMBDA {
         f.store(r[0], lane, value(f.load(r[1], lane)));
     });
 }
 
-template <int N, class F>
-TG_INLINE const Word* binary(Frame<N> f, const Word* w, Word count, F value) {
-    return each(f, w, count, 3, [&](const Word* r, int lane) {
+template <class F, class W, class Function>
+TG_INLINE const W* binary(F f, const W* w, Slot count, Function value) {
+    return each(f, w, count, 3, [&](const W* r, int lane) TG_LAMBDA {
         f.store(r[0], lane, value(f.load(r[1], lane), f.load(r[2], lane)));
     });
 }
 
-template <int N>
-TG_INLINE const Word* where(Frame<N> f, const Word* w, Word count) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 4, [&](const Word* r, int lane) {
+template <class F, class W>
+TG_INLINE const W* where(F f, const W* w, Slot count) {
+    using L = typename F::L;
+    return each(f, w, count, 4, [&](const W* r, int lane) TG_LAMBDA {
         f.store(r[0], lane,
                 select(f.load(r[1], lane) != L(0), f.load(r[2], lane), f.load(r[3], lane)));
     });
 }
 
-template <int N, class F>
-TG_INLINE const Word* paired(Frame<N> f, const Word* w, Word count, F both) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 3, [&](const Word* r, int lane) {
+template <class F, class W, class Function>
+TG_INLINE const W* paired(F f, const W* w, Slot count, Function both) {
+    using L = typename F::L;
+    return each(f, w, count, 3, [&](const W* r, int lane) TG_LAMBDA {
         L first, second;
         both(f.load(r[2], lane), first, second);
         f.store(r[0], lane, first);
@@ -100,158 +100,198 @@ TG_INLINE const Word* paired(Frame<N> f, const Word* w, Word count, F both) {
     });
 }
 
-template <int N>
-TG_INLINE const Word* sumdot(Frame<N> f, const Word* w, Word count, Word p, Word q) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 1 + p + 2 * q, [&](const Word* r, int lane) {
-        f.store(r[0], lane, ordered_sum<L>(p + q, [&](Word i) TG_LAMBDA {
+template <class F, class W>
+TG_INLINE const W* sumdot(F f, const W* w, Slot count, Slot p, Slot q) {
+    using L = typename F::L;
+    return each(f, w, count, 1 + p + 2 * q, [&](const W* r, int lane) TG_LAMBDA {
+        f.store(r[0], lane, ordered_sum<L>(p + q, [&](Slot i) TG_LAMBDA {
             if (i < p) return f.load(r[1 + i], lane);
-            const Word* pair = r + 1 + p + 2 * (i - p);
+            const W* pair = r + 1 + p + 2 * (i - p);
             return f.load(pair[0], lane) * f.load(pair[1], lane);
         }));
     });
 }
 
-template <int N, class F>
-TG_INLINE const Word* fold_left(Frame<N> f, const Word* w, Word count, Word n, F combine) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 1 + n, [&](const Word* r, int lane) {
+template <class F, class W, class Function>
+TG_INLINE const W* fold_left(F f, const W* w, Slot count, Slot n, Function combine) {
+    using L = typename F::L;
+    return each(f, w, count, 1 + n, [&](const W* r, int lane) TG_LAMBDA {
         L value = f.load(r[1], lane);
-        for (Word i = 1; i < n; ++i) value = combine(value, f.load(r[1 + i], lane));
+        for (Slot i = 1; i < n; ++i) value = combine(value, f.load(r[1 + i], lane));
         f.store(r[0], lane, value);
     });
 }
 
-template <int N>
-TG_INLINE const Word* logsumexp(Frame<N> f, const Word* w, Word count, Word n) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 1 + n, [&](const Word* r, int lane) {
+template <class F, class W>
+TG_INLINE const W* logsumexp(F f, const W* w, Slot count, Slot n) {
+    using L = typename F::L;
+    return each(f, w, count, 1 + n, [&](const W* r, int lane) TG_LAMBDA {
         L top = f.load(r[1], lane);
-        for (Word i = 1; i < n; ++i) top = maximum(top, f.load(r[1 + i], lane));
+        for (Slot i = 1; i < n; ++i) top = maximum(top, f.load(r[1 + i], lane));
         L shift = select(abs(top) < L(__builtin_inf()), top, L(0));
         L total = ordered_sum<L>(
-            n, [&](Word i) TG_LAMBDA { return exp(f.load(r[1 + i], lane) - shift); });
+            n, [&](Slot i) TG_LAMBDA { return exp(f.load(r[1 + i], lane) - shift); });
         f.store(r[0], lane, shift + log(total));
     });
 }
 
 /// The shift of a softmax: nothing while exp is safe, else the largest operand.
-template <int N>
-TG_INLINE Lanes<Real, N> softmax_shift(Frame<N> f, const Word* in, Word n, int lane) {
-    using L = Lanes<Real, N>;
-    L top = f.load(in[0], lane), reach = abs(top);
-    for (Word i = 1; i < n; ++i) {
-        L x = f.load(in[i], lane);
+template <class L, class Load>
+TG_RARE L softmax_shift(Slot n, L reach, Load load) {
+    L top = load(0);
+    for (Slot i = 1; i < n; ++i) {
+        L x = load(i);
         top = select(x > top, x, top);
-        reach = select(abs(x) > reach, abs(x), reach);
     }
     return select(reach > L(exp_safe), top, L(0));
 }
 
-template <int N>
-TG_INLINE const Word* softmax(Frame<N> f, const Word* w, Word count, Word n) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 2 * n, [&](const Word* r, int lane) {
-        L shift = softmax_shift(f, r + n, n, lane);
-        L total = ordered_sum<L>(n, [&](Word i) TG_LAMBDA {
-            L e = exp(f.load(r[n + i], lane) - shift);
+/// A softmax of n operands, n known while compiling; the exponentials stay in registers.
+template <int n, class F, class W>
+TG_INLINE const W* softmax_of(F f, const W* w, Slot count) {
+    using L = typename F::L;
+    return each(f, w, count, 2 * n, [&](const W* r, int lane) TG_LAMBDA {
+        L e[n], reach = L(0);
+        for (int i = 0; i < n; ++i) {
+            e[i] = f.load(r[n + i], lane);
+            reach = at_least(abs(e[i]), reach);
+        }
+        if (__builtin_expect(all(reach <= L(exp_safe)), 1)) {
+            for (int i = 0; i < n; ++i) e[i] = exp_of_normal(e[i]);
+        } else {
+            L shift = softmax_shift(n, reach, [f, r, lane](Slot i) TG_LAMBDA {
+                return f.load(r[n + i], lane);
+            });
+            for (int i = 0; i < n; ++i) e[i] = exp(e[i] - shift);
+        }
+        L scale = L(1) / ordered_sum<L>(n, [&](Slot i) TG_LAMBDA { return e[i]; });
+        for (int i = 0; i < n; ++i) f.store(r[i], lane, e[i] * scale);
+    });
+}
+
+template <class F, class W>
+TG_INLINE const W* softmax(F f, const W* w, Slot count, Slot n) {
+    using L = typename F::L;
+    return each(f, w, count, 2 * n, [&](const W* r, int lane) TG_LAMBDA {
+        const auto load = [f, r, n, lane](Slot i) TG_LAMBDA { return f.load(r[n + i], lane); };
+        L reach = L(0);
+        for (Slot i = 0; i < n; ++i) reach = at_least(abs(load(i)), reach);
+        L shift = L(0);
+        if (any(!(reach <= L(exp_safe)))) shift = softmax_shift(n, reach, load);
+        L total = ordered_sum<L>(n, [&](Slot i) TG_LAMBDA {
+            L e = exp(load(i) - shift);
             f.store(r[i], lane, e);
             return e;
         });
         L scale = L(1) / total;
-        for (Word i = 0; i < n; ++i) f.store(r[i], lane, f.load(r[i], lane) * scale);
+        for (Slot i = 0; i < n; ++i) f.store(r[i], lane, f.load(r[i], lane) * scale);
     });
 }
 
-template <int N>
-TG_INLINE const Word* softmax_vjp(Frame<N> f, const Word* w, Word count, Word n) {
-    using L = Lanes<Real, N>;
-    return each(f, w, count, 3 * n, [&](const Word* r, int lane) {
-        const Word *y = r + n, *g = r + 2 * n;
+template <int n, class F, class W>
+TG_INLINE const W* softmax_vjp_of(F f, const W* w, Slot count) {
+    using L = typename F::L;
+    return each(f, w, count, 3 * n, [&](const W* r, int lane) TG_LAMBDA {
+        L y[n], g[n];
+        for (int i = 0; i < n; ++i) {
+            y[i] = f.load(r[n + i], lane);
+            g[i] = f.load(r[2 * n + i], lane);
+        }
+        L mean = ordered_sum<L>(n, [&](Slot i) TG_LAMBDA { return y[i] * g[i]; });
+        for (int i = 0; i < n; ++i) f.store(r[i], lane, y[i] * (g[i] - mean));
+    });
+}
+
+template <class F, class W>
+TG_INLINE const W* softmax_vjp(F f, const W* w, Slot count, Slot n) {
+    using L = typename F::L;
+    return each(f, w, count, 3 * n, [&](const W* r, int lane) TG_LAMBDA {
+        const W *y = r + n, *g = r + 2 * n;
         L mean = ordered_sum<L>(
-            n, [&](Word i) TG_LAMBDA { return f.load(y[i], lane) * f.load(g[i], lane); });
-        for (Word i = 0; i < n; ++i)
+            n, [&](Slot i) TG_LAMBDA { return f.load(y[i], lane) * f.load(g[i], lane); });
+        for (Slot i = 0; i < n; ++i)
             f.store(r[i], lane, f.load(y[i], lane) * (f.load(g[i], lane) - mean));
     });
 }
 
-/// A single softmax of up to four operands as one vector. The test for a needed shift is a branch,
-/// almost never taken, so the shift is off the critical path of chained softmaxes.
-template <int lanes = 4>
-TG_INLINE const Word* softmax_across(Real* slots, const Word* w, Word count, Word n) {
+/// A single softmax of four operands as one vector. The test for a needed shift is a branch that
+/// is almost never taken, so the shift is off the critical path of chained softmaxes.
+template <class W, int lanes = 4>
+TG_INLINE const W* softmax_across(Real* slots, const W* w, Slot count) {
     using L = Lanes<Real, lanes>;
-    for (; count; --count, w += 2 * n) {
-        const Word* in = w + n;
-        const Word index[4] = {in[0], in[n > 1 ? 1 : 0], in[n > 2 ? 2 : 0], in[n > 3 ? 3 : 0]};
-        L x = L::gather(slots, index, 1);
-        if (__builtin_expect(any(abs(x) > L(exp_safe)), 0)) {
-            Frame<1> f{slots, 1};
-            x = x - L(softmax_shift(f, in, n, 0)[0]);
+    using S = Lanes<Real, 1>;
+    for (; count; --count, w += 8) {
+        const Slot index[4] = {w[4], w[5], w[6], w[7]};
+        L x = L::gather(slots, index, 1), e;
+        if (__builtin_expect(all(abs(x) <= L(exp_safe)), 1)) {
+            e = exp_of_normal(x);
+        } else {
+            S reach = S(0);
+            for (int i = 0; i < 4; ++i) reach = at_least(S(abs(x)[i]), reach);
+            S shift = softmax_shift(4, reach, [slots, w](Slot i) TG_LAMBDA { return S(slots[w[4 + i]]); });
+            e = exp(x - L(shift[0]));
         }
-        L e = exp(x);
-        using S = Lanes<Real, 1>;
-        S total = ordered_sum<S>(n, [&](Word i) TG_LAMBDA { return S(e[static_cast<int>(i)]); });
+        S total = (S(e[0]) + S(e[1])) + (S(e[2]) + S(e[3]));
         L y = e * L((S(1) / total)[0]);
-        for (Word i = 0; i < n; ++i) slots[w[i]] = y[static_cast<int>(i)];
+        for (int i = 0; i < 4; ++i) slots[w[i]] = y[i];
     }
     return w;
 }
 
-/// Runs `count` independent instructions through vectors of gathered operands. `outs` results and
-/// one operand each; the last vector repeats its final instruction.
-template <int outs, class F>
-TG_INLINE const Word* packs(Real* slots, const Word* w, Word count, F value) {
+/// Runs `count` independent instructions through vectors of gathered operands: `outs` results and
+/// one operand each. The last vector repeats its final instruction.
+template <int outs, class W, class Function>
+TG_INLINE const W* packs(Real* slots, const W* w, Slot count, Function value) {
     constexpr int words = outs + 1;
-    constexpr Word N = native;
+    constexpr Slot N = native;
     using L = Lanes<Real, native>;
     L result[outs];
-    Word i = 0;
-    for (; i + N <= count; i += N, w += words * N) {
-        value(L::gather(slots, w + outs, words), result);
-        for (int k = 0; k < outs; ++k) result[k].scatter(slots, w + k, words);
+    Slot index[native];
+    for (; count >= N; count -= N, w += words * N) {
+        for (Slot i = 0; i < N; ++i) index[i] = w[words * i + outs];
+        value(L::gather(slots, index, 1), result);
+        for (int k = 0; k < outs; ++k) {
+            for (Slot i = 0; i < N; ++i) index[i] = w[words * i + static_cast<Slot>(k)];
+            result[k].scatter(slots, index, 1);
+        }
     }
-    if (i < count) {
-        Word rest = count - i, index[native];
-        for (Word k = 0; k < N; ++k) index[k] = w[words * (k < rest ? k : rest - 1) + outs];
+    if (count) {
+        for (Slot i = 0; i < N; ++i) index[i] = w[words * (i < count ? i : count - 1) + outs];
         value(L::gather(slots, index, 1), result);
         for (int k = 0; k < outs; ++k)
-            for (Word j = 0; j < rest; ++j)
-                slots[w[words * j + k]] = result[k][static_cast<int>(j)];
-        w += words * rest;
+            for (Slot i = 0; i < count; ++i)
+                slots[w[words * i + static_cast<Slot>(k)]] = result[k][static_cast<int>(i)];
     }
-    return w;
+    return w + words * count;
 }
 
 /// Fewer instructions than this are faster one by one.
-constexpr Word pack_from = 3;
+constexpr Slot pack_from = 3;
 constexpr bool pace_vector = true, pace_scalar = false;
 
-template <int N>
-void execute(const Code& code, Real* slots, int width);
+template <int N, bool one>
+void execute_any(const Code& code, Real* slots, int shift);
 
 /// Repeats the body in the slots behind the program's own.
-template <int N>
-const Word* loop(const Code& code, Frame<N> f, const Word* w, Word count, Word n, Word which) {
+template <int N, bool one, class W>
+const W* loop(const Code& code, Frame<N, one> f, const W* w, Slot count, Slot n, Slot which) {
     const LoopCode& l = code.loops[which];
     const Code& body = *l.body;
     const size_t bytes = sizeof(Real) * static_cast<size_t>(f.width());
-    const auto slot = [&](Real* base, Word s) { return base + static_cast<size_t>(s) * f.width(); };
-    Real* inner = slot(f.slots, code.slots);
+    const Frame<N, one> inner{f.at(code.slots), f.shift};
     for (; count; --count, w += n + l.operands) {
-        for (Word i = 0; i < n; ++i)
-            __builtin_memmove(slot(f.slots, w[i]), slot(f.slots, w[n + i]), bytes);
-        for (Word i = 0; i < body.constant_count; ++i)
+        for (Slot i = 0; i < n; ++i) __builtin_memmove(f.at(w[i]), f.at(w[n + i]), bytes);
+        for (Slot i = 0; i < body.constant_count; ++i)
             for (int lane = 0; lane < f.width(); ++lane)
-                slot(inner, body.constants[i].slot)[lane] =
-                    static_cast<Real>(body.constants[i].value);
-        for (Word round = 0; round < l.count; ++round) {
-            for (Word i = 0; i < l.operands; ++i)
+                inner.at(body.constants[i].slot)[lane] = static_cast<Real>(body.constants[i].value);
+        for (Slot round = 0; round < l.count; ++round) {
+            for (Slot i = 0; i < l.operands; ++i)
                 if (body.inputs[i] != no_slot)
-                    __builtin_memcpy(slot(inner, body.inputs[i]),
-                                     slot(f.slots, i < n ? w[i] : w[n + i]), bytes);
-            execute<N>(body, inner, f.width());
-            for (Word i = 0; i < n; ++i)
-                __builtin_memcpy(slot(f.slots, w[i]), slot(inner, body.outputs[i]), bytes);
+                    __builtin_memcpy(inner.at(body.inputs[i]), f.at(i < n ? w[i] : w[n + i]),
+                                     bytes);
+            execute_any<N, one>(body, inner.slots, f.shift);
+            for (Slot i = 0; i < n; ++i)
+                __builtin_memcpy(f.at(w[i]), inner.at(body.outputs[i]), bytes);
         }
     }
     return w;
@@ -260,14 +300,22 @@ const Word* loop(const Code& code, Frame<N> f, const Word* w, Word count, Word n
 #define VALUE1(value) [](auto a) TG_LAMBDA { return value; }
 #define VALUE2(value) [](auto a, auto b) TG_LAMBDA { return value; }
 
-template <int N>
-void execute(const Code& code, Real* slots, int width) {
-    const Frame<N> f{slots, width};
-    const Word* w = code.words;
-    for (const Run *run = code.runs, *end = run + code.run_count; run != end; ++run) {
-        const Word count = run->count, n = run->n, m = run->m;
-        [[maybe_unused]] const bool pack = N == 1 && run->independent && count >= pack_from;
-        switch (run->kernel) {
+template <int N, bool one, class W>
+void execute(const Code& code, Real* slots, int shift) {
+    const Frame<N, one> f{slots, shift};
+    for (const W *w = static_cast<const W*>(code.begin), *end = static_cast<const W*>(code.end);
+         w != end;) {
+        const Slot kernel = w[0] & (run_independent - 1), count = w[1];
+        [[maybe_unused]] const bool pack =
+            N == 1 && (w[0] & run_independent) && count >= pack_from;
+        w += 2;
+        Slot n = 0, m = 0;
+        const auto take_shape = [&]() TG_LAMBDA {
+            n = w[0];
+            m = w[1];
+            w += 2;
+        };
+        switch (kernel) {
 #define OP1(name, pace, domain, ulp, doc, oracle, value, da)                               \
     case static_cast<int>(Op::name):                                                       \
         if constexpr (N == 1 && pace_##pace) {                                             \
@@ -316,37 +364,43 @@ void execute(const Code& code, Real* slots, int width) {
 #undef SMALL_ROW
 #undef SMALL
             case static_cast<int>(Op::sumdot):
+                take_shape();
                 w = sumdot(f, w, count, n, m);
                 break;
             case static_cast<int>(Op::where):
                 w = where(f, w, count);
                 break;
             case static_cast<int>(Op::prod):
+                take_shape();
                 w = fold_left(f, w, count, n, VALUE2(a * b));
                 break;
             case static_cast<int>(Op::max):
+                take_shape();
                 w = fold_left(f, w, count, n, VALUE2(maximum(a, b)));
                 break;
             case static_cast<int>(Op::min):
+                take_shape();
                 w = fold_left(f, w, count, n, VALUE2(minimum(a, b)));
                 break;
             case static_cast<int>(Op::logsumexp):
+                take_shape();
                 w = logsumexp(f, w, count, n);
                 break;
             case static_cast<int>(Op::softmax):
-                if constexpr (N == 1 && native >= 4) {
-                    if (n <= 4) {
-                        w = n == 4 ? softmax_across(slots, w, count, 4)
-                                   : softmax_across(slots, w, count, n);
-                        break;
-                    }
-                }
-                w = n == 4 ? softmax(f, w, count, 4) : softmax(f, w, count, n);
+                take_shape();
+                if (n != 4)
+                    w = softmax(f, w, count, n);
+                else if constexpr (N == 1 && native >= 4)
+                    w = softmax_across(slots, w, count);
+                else
+                    w = softmax_of<4>(f, w, count);
                 break;
             case static_cast<int>(Op::softmax_vjp):
-                w = n == 4 ? softmax_vjp(f, w, count, 4) : softmax_vjp(f, w, count, n);
+                take_shape();
+                w = n == 4 ? softmax_vjp_of<4>(f, w, count) : softmax_vjp(f, w, count, n);
                 break;
             case static_cast<int>(Op::loop):
+                take_shape();
                 w = loop(code, f, w, count, n, m);
                 break;
             default:
@@ -355,8 +409,21 @@ void execute(const Code& code, Real* slots, int width) {
     }
 }
 
-void run_lanes(const Code& code, Real* slots, int width) { execute<native>(code, slots, width); }
-void run_single(const Code& code, Real* slots) { execute<1>(code, slots, 1); }
+template <int N, bool one>
+void execute_any(const Code& code, Real* slots, int shift) {
+    if (code.wide)
+        execute<N, one, std::uint32_t>(code, slots, shift);
+    else
+        execute<N, one, std::uint16_t>(code, slots, shift);
+}
+
+void run_lanes(const Code& code, Real* slots, int width) {
+    if (width == native)
+        execute_any<native, true>(code, slots, 0);
+    else
+        execute_any<native, false>(code, slots, __builtin_ctz(static_cast<unsigned>(width)));
+}
+void run_single(const Code& code, Real* slots) { execute_any<1, true>(code, slots, 0); }
 
 Real fold_one(Op op, Real first, Real second) {
     [[maybe_unused]] const Lanes<Real, 1> a(first), b(second);

@@ -1,9 +1,17 @@
 // core/scalar/kernels.h -- the border between a compiled program and the code that runs it.
 //
-// A program's code is a sequence of runs. A run is `count` instructions of one kernel and one shape,
-// so it is dispatched once; its operands follow in `words`, a fixed number per instruction, results
-// first. Operands are slot numbers; a slot holds one value per lane. Record layouts, n and m from the
-// run:
+// A program's code is one stream of words: 16 bits wide if all its numbers fit, else 32. Memory is
+// what large programs wait for, and their code is read once per evaluation or block of lanes: in
+// 16 bits the code of the 10,000-operation chain takes 0.44 MB; as records of 16 bytes and 32-bit
+// operands it took 1.1 MB, more than the cache that its values have to share.
+//
+// The stream is a sequence of runs. A run is `count` instructions of one kernel and one shape, so
+// it is dispatched once:
+//
+//   kernel (with run_independent), count [, n, m], then the records
+//
+// n and m stand only in runs of kernels with any number of operands. A record is results first,
+// then operands, all of them slot numbers; a slot holds one value per lane:
 //
 //   elementwise      out, a [, b]            where        out, c, a, b
 //   sumdot           out, n plain terms, m pairs
@@ -22,15 +30,6 @@
 
 namespace tapegrad {
 
-/// Sixteen bytes, so that a stream of short runs stays small beside its operands.
-struct Run {
-    std::uint16_t kernel;       ///< an Op, or a Kernel beyond
-    std::uint16_t independent;  ///< 1 if no instruction of the run needs another's result
-    std::uint32_t count;
-    std::uint32_t n, m;
-};
-static_assert(sizeof(Run) == 16);
-
 /// Sums of products with up to this many plain terms and pairs have unrolled kernels of their own.
 constexpr int small_terms = 4;
 
@@ -40,6 +39,21 @@ enum Kernel : std::uint16_t {
     kernel_sincos,
     kernel_sumdot_small,  ///< + n * (small_terms + 1) + m
     kernel_count = kernel_sumdot_small + (small_terms + 1) * (small_terms + 1)
+};
+
+/// Set in a run's first word if none of its instructions needs another's result.
+constexpr std::uint32_t run_independent = 0x8000;
+
+/// Whether runs of this kernel carry n and m.
+constexpr bool is_open(std::uint32_t kernel) {
+    return kernel < op_count && is_pooled(static_cast<Op>(kernel));
+}
+
+/// A run, taken out of the stream.
+struct Run {
+    std::uint32_t kernel;
+    bool independent;
+    std::uint32_t count, n, m;
 };
 
 struct SlotValue {
@@ -53,9 +67,8 @@ struct LoopCode;
 
 /// A view of a program's code; the Program owns what it points to.
 struct Code {
-    const Run* runs;
-    std::uint32_t run_count;
-    const std::uint32_t* words;
+    const void *begin, *end;  ///< the stream
+    bool wide;                ///< of 32-bit words
     const LoopCode* loops;
     const SlotValue* constants;  ///< slots that nothing overwrites
     std::uint32_t constant_count;
@@ -76,7 +89,7 @@ struct LoopCode {
 template <class T>
 struct Kernels {
     int native_lanes;
-    /// Runs the code over `width` lanes, a multiple of native_lanes.
+    /// Runs the code over `width` lanes, a power of two and at least native_lanes.
     void (*lanes)(const Code& code, T* slots, int width);
     /// Runs the code over one lane; runs of independent costly instructions share vectors.
     void (*single)(const Code& code, T* slots);

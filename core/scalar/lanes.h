@@ -33,6 +33,7 @@
 #define TG_METHOD inline __attribute__((always_inline))
 #define TG_INLINE static TG_METHOD
 #define TG_LAMBDA __attribute__((always_inline))
+#define TG_RARE static __attribute__((noinline, cold))
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512VL__) && defined(__AVX512BW__)
 #define TG_AVX512 1
@@ -178,32 +179,30 @@ struct Ops<float, 1> : ScalarOps<float> {
 
 #if TG_AVX512
 
-#define TG_OPS(T, N, K, MM, PD, EPI, I)                                                                \
-    template <>                                                                                  \
-    struct Ops<T, N> {                                                                           \
-        using V = Register<T, N>;                                                                \
-        using M = K;                                                                             \
-        static constexpr M full = M((1u << N) - 1);                                              \
-                                                                                                 \
-        TG_INLINE M less(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_LT_OQ); }            \
-        TG_INLINE M less_equal(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_LE_OQ); }      \
-        TG_INLINE M equal(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_EQ_OQ); }           \
-        TG_INLINE M not_equal(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_NEQ_UQ); }      \
-        TG_INLINE M both(M a, M b) { return M(a & b); }                                          \
-        TG_INLINE M either(M a, M b) { return M(a | b); }                                        \
-        TG_INLINE M invert(M a) { return M(a ^ full); }                                          \
-        TG_INLINE bool any(M m) { return m != 0; }                                               \
-        TG_INLINE bool all(M m) { return m == full; }                                            \
-        TG_INLINE V select(M m, V a, V b) { return MM##_mask_blend_##PD(m, b, a); }              \
-        TG_INLINE M odd(Bits<T, N> b) {                                                          \
-            return MM##_##EPI##_mask(I(b << (8 * sizeof(T) - 1)));                               \
-        }                                                                                        \
-        TG_INLINE V larger(V a, V b) { return MM##_max_##PD(a, b); }                             \
-        TG_INLINE V smaller(V a, V b) { return MM##_min_##PD(a, b); }                            \
-        TG_INLINE V sqrt(V a) { return MM##_sqrt_##PD(a); }                                      \
-        TG_INLINE V fma(V a, V b, V c) { return MM##_fmadd_##PD(a, b, c); }                      \
-        TG_INLINE V floor(V a) { return MM##_roundscale_##PD(a, _MM_FROUND_TO_NEG_INF); }        \
-        TG_INLINE V ceil(V a) { return MM##_roundscale_##PD(a, _MM_FROUND_TO_POS_INF); }         \
+#define TG_OPS(T, N, K, MM, PD, EPI, I)                                                            \
+    template <>                                                                                    \
+    struct Ops<T, N> {                                                                             \
+        using V = Register<T, N>;                                                                  \
+        using M = K;                                                                               \
+        static constexpr M full = M((1u << N) - 1);                                                \
+                                                                                                   \
+        TG_INLINE M less(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_LT_OQ); }              \
+        TG_INLINE M less_equal(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_LE_OQ); }        \
+        TG_INLINE M equal(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_EQ_OQ); }             \
+        TG_INLINE M not_equal(V a, V b) { return MM##_cmp_##PD##_mask(a, b, _CMP_NEQ_UQ); }        \
+        TG_INLINE M both(M a, M b) { return M(a & b); }                                            \
+        TG_INLINE M either(M a, M b) { return M(a | b); }                                          \
+        TG_INLINE M invert(M a) { return M(a ^ full); }                                            \
+        TG_INLINE bool any(M m) { return m != 0; }                                                 \
+        TG_INLINE bool all(M m) { return m == full; }                                              \
+        TG_INLINE V select(M m, V a, V b) { return MM##_mask_blend_##PD(m, b, a); }                \
+        TG_INLINE M odd(Bits<T, N> b) { return MM##_##EPI##_mask(I(b << (8 * sizeof(T) - 1))); }   \
+        TG_INLINE V larger(V a, V b) { return MM##_max_##PD(a, b); }                               \
+        TG_INLINE V smaller(V a, V b) { return MM##_min_##PD(a, b); }                              \
+        TG_INLINE V sqrt(V a) { return MM##_sqrt_##PD(a); }                                        \
+        TG_INLINE V fma(V a, V b, V c) { return MM##_fmadd_##PD(a, b, c); }                        \
+        TG_INLINE V floor(V a) { return MM##_roundscale_##PD(a, _MM_FROUND_TO_NEG_INF); }          \
+        TG_INLINE V ceil(V a) { return MM##_roundscale_##PD(a, _MM_FROUND_TO_POS_INF); }           \
         TG_INLINE V round_even(V a) { return MM##_roundscale_##PD(a, _MM_FROUND_TO_NEAREST_INT); } \
     };
 
@@ -234,19 +233,19 @@ struct VectorOps {
 
 #if TG_AVX2
 
-#define TG_OPS(T, N, MM, PD)                                                                     \
-    template <>                                                                                  \
-    struct Ops<T, N> : VectorOps<T, N> {                                                         \
-        TG_INLINE bool any(M m) { return MM##_movemask_##PD(V(m)) != 0; }                        \
-        TG_INLINE bool all(M m) { return MM##_movemask_##PD(V(m)) == (1 << N) - 1; }             \
-        TG_INLINE V select(M m, V a, V b) { return MM##_blendv_##PD(b, a, V(m)); }               \
-        TG_INLINE V larger(V a, V b) { return MM##_max_##PD(a, b); }                             \
-        TG_INLINE V smaller(V a, V b) { return MM##_min_##PD(a, b); }                            \
-        TG_INLINE V sqrt(V a) { return MM##_sqrt_##PD(a); }                                      \
-        TG_INLINE V fma(V a, V b, V c) { return MM##_fmadd_##PD(a, b, c); }                      \
-        TG_INLINE V floor(V a) { return MM##_floor_##PD(a); }                                    \
-        TG_INLINE V ceil(V a) { return MM##_ceil_##PD(a); }                                      \
-        TG_INLINE V round_even(V a) { return MM##_round_##PD(a, _MM_FROUND_TO_NEAREST_INT); }    \
+#define TG_OPS(T, N, MM, PD)                                                                  \
+    template <>                                                                               \
+    struct Ops<T, N> : VectorOps<T, N> {                                                      \
+        TG_INLINE bool any(M m) { return MM##_movemask_##PD(V(m)) != 0; }                     \
+        TG_INLINE bool all(M m) { return MM##_movemask_##PD(V(m)) == (1 << N) - 1; }          \
+        TG_INLINE V select(M m, V a, V b) { return MM##_blendv_##PD(b, a, V(m)); }            \
+        TG_INLINE V larger(V a, V b) { return MM##_max_##PD(a, b); }                          \
+        TG_INLINE V smaller(V a, V b) { return MM##_min_##PD(a, b); }                         \
+        TG_INLINE V sqrt(V a) { return MM##_sqrt_##PD(a); }                                   \
+        TG_INLINE V fma(V a, V b, V c) { return MM##_fmadd_##PD(a, b, c); }                   \
+        TG_INLINE V floor(V a) { return MM##_floor_##PD(a); }                                 \
+        TG_INLINE V ceil(V a) { return MM##_ceil_##PD(a); }                                   \
+        TG_INLINE V round_even(V a) { return MM##_round_##PD(a, _MM_FROUND_TO_NEAREST_INT); } \
     };
 
 TG_OPS(double, 2, _mm, pd)
@@ -270,16 +269,16 @@ struct NarrowOps : VectorOps<T, N> {
 
 #if defined(__aarch64__)
 
-#define TG_OPS(T, N, Q)                                                                          \
-    template <>                                                                                  \
-    struct Ops<T, N> : NarrowOps<T, N> {                                                         \
-        TG_INLINE bool any(M m) { return vmaxvq_u32(uint32x4_t(m)) != 0; }                       \
-        TG_INLINE bool all(M m) { return vminvq_u32(uint32x4_t(m)) != 0; }                       \
-        TG_INLINE V sqrt(V a) { return V(vsqrtq_##Q(a)); }                                       \
-        TG_INLINE V fma(V a, V b, V c) { return V(vfmaq_##Q(c, a, b)); }                         \
-        TG_INLINE V floor(V a) { return V(vrndmq_##Q(a)); }                                      \
-        TG_INLINE V ceil(V a) { return V(vrndpq_##Q(a)); }                                       \
-        TG_INLINE V round_even(V a) { return V(vrndnq_##Q(a)); }                                 \
+#define TG_OPS(T, N, Q)                                                    \
+    template <>                                                            \
+    struct Ops<T, N> : NarrowOps<T, N> {                                   \
+        TG_INLINE bool any(M m) { return vmaxvq_u32(uint32x4_t(m)) != 0; } \
+        TG_INLINE bool all(M m) { return vminvq_u32(uint32x4_t(m)) != 0; } \
+        TG_INLINE V sqrt(V a) { return V(vsqrtq_##Q(a)); }                 \
+        TG_INLINE V fma(V a, V b, V c) { return V(vfmaq_##Q(c, a, b)); }   \
+        TG_INLINE V floor(V a) { return V(vrndmq_##Q(a)); }                \
+        TG_INLINE V ceil(V a) { return V(vrndpq_##Q(a)); }                 \
+        TG_INLINE V round_even(V a) { return V(vrndnq_##Q(a)); }           \
     };
 
 TG_OPS(double, 2, f64)
@@ -317,12 +316,12 @@ struct RoundingOps : NarrowOps<T, N> {
     }
 };
 
-#define TG_OPS(T, N, PD)                                                                         \
-    template <>                                                                                  \
-    struct Ops<T, N> : RoundingOps<T, N> {                                                       \
-        TG_INLINE bool any(M m) { return _mm_movemask_##PD(V(m)) != 0; }                         \
-        TG_INLINE bool all(M m) { return _mm_movemask_##PD(V(m)) == (1 << N) - 1; }              \
-        TG_INLINE V sqrt(V a) { return _mm_sqrt_##PD(a); }                                       \
+#define TG_OPS(T, N, PD)                                                            \
+    template <>                                                                     \
+    struct Ops<T, N> : RoundingOps<T, N> {                                          \
+        TG_INLINE bool any(M m) { return _mm_movemask_##PD(V(m)) != 0; }            \
+        TG_INLINE bool all(M m) { return _mm_movemask_##PD(V(m)) == (1 << N) - 1; } \
+        TG_INLINE V sqrt(V a) { return _mm_sqrt_##PD(a); }                          \
     };
 
 TG_OPS(double, 2, pd)
@@ -387,6 +386,25 @@ struct Lanes {
         put(base, index, index_stride, UpTo<N>());
     }
 
+    // Lane i is table[the lowest four bits of index i].
+    TG_METHOD static Lanes look_up(const T (&table)[16], B index) {
+#if TG_AVX512
+        if constexpr (N > 1 && sizeof(T) == 8) {
+            const __m512d low = _mm512_loadu_pd(table), high = _mm512_loadu_pd(table + 8);
+            return first_lanes(_mm512_permutex2var_pd(low, widened(index), high));
+        } else if constexpr (N > 1) {
+            return first_lanes(_mm512_permutexvar_ps(widened(index), _mm512_loadu_ps(table)));
+        }
+#elif TG_AVX2
+        if constexpr (N == 4 && sizeof(T) == 8) {
+            return of(_mm256_i64gather_pd(table, __m256i(index & 15), 8));
+        } else if constexpr (N == 8) {
+            return of(_mm256_i32gather_ps(table, __m256i(index & 15), 4));
+        }
+#endif
+        return look_up_each(table, index, UpTo<N>());
+    }
+
     TG_METHOD T operator[](int i) const {
         if constexpr (N == 1) {
             return v;
@@ -429,12 +447,8 @@ struct Lanes {
     }
 
     // The maximum, and minimum, with a limit that is no NaN: one instruction. A NaN stays one.
-    TG_METHOD friend Lanes at_least(Lanes a, Lanes limit) {
-        return of(O::larger(limit.v, a.v));
-    }
-    TG_METHOD friend Lanes at_most(Lanes a, Lanes limit) {
-        return of(O::smaller(limit.v, a.v));
-    }
+    TG_METHOD friend Lanes at_least(Lanes a, Lanes limit) { return of(O::larger(limit.v, a.v)); }
+    TG_METHOD friend Lanes at_most(Lanes a, Lanes limit) { return of(O::smaller(limit.v, a.v)); }
 
     // ---- bits and signs
 
@@ -442,7 +456,7 @@ struct Lanes {
         if constexpr (N == 1) {
             // Takes the register as it is; what lies beyond the first lane does not matter.
             Register<T, 16 / sizeof(T)> whole;
-            asm("" : "=" TG_REGISTER (whole) : "0"(a.v));
+            asm("" : "=" TG_REGISTER(whole) : "0"(a.v));
             return B(whole);
         } else {
             return B(a.v);
@@ -460,6 +474,7 @@ struct Lanes {
     TG_METHOD static M odd(B b) { return {O::odd(b)}; }
 
     TG_METHOD friend Lanes abs(Lanes a) { return from_bits(bits(a) & ~sign_bit); }
+    TG_METHOD friend Lanes minus_abs(Lanes a) { return from_bits(bits(a) | sign_bit); }
     TG_METHOD friend Lanes copysign(Lanes a, Lanes sign) {
         return from_bits((bits(a) & ~sign_bit) | (bits(sign) & sign_bit));
     }
@@ -469,10 +484,35 @@ struct Lanes {
         return select((a < T(0)) | (a > T(0)), copysign(T(1), a), a);
     }
 
-  private:
+   private:
     template <int... I>
     TG_METHOD static V broadcast(T value, Indices<I...>) {
         return V{(void(I), value)...};
+    }
+#if TG_AVX512
+    // The index or the result of a 512-bit permutation; beyond N lanes anything goes.
+    TG_METHOD static __m512i widened(B index) {
+        if constexpr (sizeof(B) == 16) {
+            return _mm512_castsi128_si512(__m128i(index));
+        } else if constexpr (sizeof(B) == 32) {
+            return _mm512_castsi256_si512(__m256i(index));
+        } else {
+            return __m512i(index);
+        }
+    }
+    TG_METHOD static Lanes first_lanes(Register<T, 64 / sizeof(T)> wide) {
+        if constexpr (sizeof(V) == 16) {
+            return of(V(_mm512_castsi512_si128(__m512i(wide))));
+        } else if constexpr (sizeof(V) == 32) {
+            return of(V(_mm512_castsi512_si256(__m512i(wide))));
+        } else {
+            return of(V(wide));
+        }
+    }
+#endif
+    template <int... I>
+    TG_METHOD static Lanes look_up_each(const T (&table)[16], B index, Indices<I...>) {
+        return of(V{table[index[I] & 15]...});
     }
     template <int... I>
     TG_METHOD static V pick(const T* base, const uint32_t* index, int stride, Indices<I...>) {

@@ -7,7 +7,8 @@ namespace tapegrad {
 namespace TG_ISA {
 namespace {
 
-// ---- sin, cos and tan -------------------------------------------------------------------------------
+// ---- sin, cos and tan
+// -------------------------------------------------------------------------------
 
 template <class T>
 struct Trig;
@@ -27,9 +28,9 @@ struct Trig<double> {
                                        -0x1.a01a019bfdf33p-13, 0x1.71de3567d6ae5p-19,
                                        -0x1.ae5e5a93efep-26,   0x1.5d8fd24efe2e6p-33};
     // cos r = 1 - z / 2 + z^2 P(z): 0.005 ulp
-    static constexpr double cos_p[] = {0x1.555555555554bp-5,   -0x1.6c16c16c14f92p-10,
-                                       0x1.a01a019c8453bp-16,  -0x1.27e4f7eac664cp-22,
-                                       0x1.1ee9d7b552dbbp-29,  -0x1.8fa49a001cac4p-37};
+    static constexpr double cos_p[] = {0x1.555555555554bp-5,  -0x1.6c16c16c14f92p-10,
+                                       0x1.a01a019c8453bp-16, -0x1.27e4f7eac664cp-22,
+                                       0x1.1ee9d7b552dbbp-29, -0x1.8fa49a001cac4p-37};
 };
 
 template <>
@@ -38,8 +39,8 @@ struct Trig<float> {
     static constexpr float limit = has_fma ? 1e5f : 1600;
     static constexpr float rounder = Exp<float>::rounder;
     static constexpr float fused_parts[] = {0x1.921fb4p+0f, 0x1.4442dp-24f, 0x1.846988p-48f};
-    static constexpr float split_parts[] = {0x1.9218p+0f,  0x1.ed5p-14f,  0x1.10bp-30f,
-                                            0x1.184p-44f,  0x1.a62p-58f,  0x1.8cc518p-72f};
+    static constexpr float split_parts[] = {0x1.9218p+0f, 0x1.ed5p-14f, 0x1.10bp-30f,
+                                            0x1.184p-44f, 0x1.a62p-58f, 0x1.8cc516p-72f};
     static constexpr float sin_p[] = {-0x1.555546p-3f, 0x1.11073cp-7f, -0x1.9943e2p-13f};
     static constexpr float cos_p[] = {0x1.55554ap-5f, -0x1.6c0c34p-10f, 0x1.99eb98p-16f};
 };
@@ -161,8 +162,8 @@ template <>
 struct Arc<float> {
     static constexpr float tan_pi_8 = 0x1.a8279ap-2f, tan_3pi_8 = 0x1.3504f4p+1f;
     static constexpr float pi_4 = 0x1.921fb6p-1f, pi_4_low = -0x1.777a5cp-26f;
-    static constexpr float p[] = {-0x1.55554ap-2f, 0x1.999196p-3f, -0x1.23b524p-3f,
-                                  0x1.b1ec3ap-4f, -0x1.f1edbep-5f};
+    static constexpr float p[] = {-0x1.55554ap-2f, 0x1.999196p-3f, -0x1.23b524p-3f, 0x1.b1ec3ap-4f,
+                                  -0x1.f1edbep-5f};
 };
 
 // The angle in [0, pi/2] of the point (x, y), x, y >= 0: near the axes by the smaller ratio, in

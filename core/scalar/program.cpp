@@ -59,6 +59,12 @@ Extract extract(const Graph& source, std::span<const NodeId> roots) {
     return out;
 }
 
+bool fits_narrow(const Lowered& lowered, std::uint32_t slots) {
+    if (slots > 0xffff) return false;
+    return std::all_of(lowered.instructions.begin(), lowered.instructions.end(),
+                       [](const Instruction& i) { return i.n <= 0xffff && i.m <= 0xffff; });
+}
+
 std::vector<NodeId> translate(const Extract& part, std::span<const NodeId> ids) {
     std::vector<NodeId> out;
     for (NodeId id : ids) out.push_back(part.now[id]);
@@ -123,18 +129,30 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule) {
         loops_.push_back({loop->count, body.code().input_count, &body.code()});
         total_slots_ = std::max(total_slots_, slots_ + body.total_slots());
     }
-    runs_.reserve(schedule.runs.size());
-    words_.reserve(lowered.operands.size() + lowered.instructions.size() * 2);
+    const bool narrow = fits_narrow(lowered, slots.count);
+    const std::uint32_t max_count = narrow ? 0xffff : 0xffffffff;
+    words_.reserve(lowered.operands.size() + lowered.instructions.size() * 4);
     for (const RunSpan& span : schedule.runs) {
         const Instruction& first = lowered.instructions[schedule.order[span.first]];
-        runs_.push_back({first.kernel, span.independent, span.count, first.n, first.m});
         for (std::uint32_t k = 0; k < span.count; ++k) {
+            if (k % max_count == 0) {
+                words_.push_back(first.kernel | (span.independent ? run_independent : 0));
+                words_.push_back(std::min(max_count, span.count - k));
+                if (is_open(first.kernel)) {
+                    words_.push_back(first.n);
+                    words_.push_back(first.m);
+                }
+            }
             const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
             for (std::uint32_t r = 0; r < i.results; ++r)
                 words_.push_back(slots.of[i.first_result + r]);
             for (std::uint32_t w = 0; w < i.words; ++w)
                 words_.push_back(slots.of[lowered.operands[i.operands + w]]);
         }
+    }
+    if (narrow) {
+        narrow_.assign(words_.begin(), words_.end());
+        words_ = {};
     }
     stats_.live_nodes = lowered.live_nodes;
     stats_.instructions = static_cast<std::uint32_t>(lowered.instructions.size());
@@ -145,9 +163,32 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule) {
 
 void Program::view() {
     auto size = [](const auto& vector) { return static_cast<std::uint32_t>(vector.size()); };
-    code_ = {runs_.data(),      size(runs_),   words_.data(),   loops_.data(),
+    const bool wide = narrow_.empty();
+    const void* begin = wide ? static_cast<const void*>(words_.data()) : narrow_.data();
+    const void* end = wide ? static_cast<const void*>(words_.data() + words_.size())
+                           : narrow_.data() + narrow_.size();
+    code_ = {begin,          end,           wide,          loops_.data(),
              constants_.data(), size(constants_), inputs_.data(), size(inputs_),
-             outputs_.data(),   size(outputs_), slots_};
+             outputs_.data(), size(outputs_), slots_};
+}
+
+std::vector<Run> Program::runs() const {
+    std::vector<Run> out;
+    const auto word = [&](std::size_t at) { return code_.wide ? words_[at] : narrow_[at]; };
+    const std::size_t end = code_.wide ? words_.size() : narrow_.size();
+    for (std::size_t at = 0; at < end;) {
+        Run run{word(at) & (run_independent - 1), (word(at) & run_independent) != 0, word(at + 1),
+                0, 0};
+        at += 2;
+        if (is_open(run.kernel)) {
+            run.n = word(at);
+            run.m = word(at + 1);
+            at += 2;
+        }
+        at += std::size_t{run.count} * record_words(run, loops_.data());
+        out.push_back(run);
+    }
+    return out;
 }
 
 }  // namespace tapegrad

@@ -37,8 +37,10 @@ class Program {
     /// Slots with those that bodies of loops need behind them.
     std::uint32_t total_slots() const { return total_slots_; }
     std::size_t code_bytes() const {
-        return runs_.size() * sizeof(Run) + words_.size() * sizeof(std::uint32_t);
+        return narrow_.size() * sizeof(std::uint16_t) + words_.size() * sizeof(std::uint32_t);
     }
+    /// The runs of the stream, for explain().
+    std::vector<Run> runs() const;
     std::uint32_t values() const { return values_; }          ///< how many outputs are values
     std::uint32_t derivatives() const { return derivatives_; }  ///< per value
 
@@ -47,8 +49,8 @@ class Program {
     void encode(const struct Lowered& lowered, const struct Schedule& schedule);
     void view();
 
-    std::vector<Run> runs_;
-    std::vector<std::uint32_t> words_;
+    std::vector<std::uint16_t> narrow_;  ///< the stream, if 16 bits do
+    std::vector<std::uint32_t> words_;   ///< else
     std::vector<SlotValue> constants_;
     std::vector<std::uint32_t> inputs_, outputs_;
     std::vector<LoopCode> loops_;

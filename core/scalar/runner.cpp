@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 constexpr int max_width = 256;
+constexpr std::uint32_t tile = 8;
 /// Rows whose outputs are summed as one piece, and partial sums within a piece.
 constexpr std::size_t sum_piece = 1024;
 constexpr std::size_t sum_lanes = 16;
@@ -114,15 +115,34 @@ void Runner<T>::block(const Workspace<T>& workspace, const InputRows<T>* inputs,
                       std::size_t count) const {
     const Code& code = program_->code();
     const auto width = static_cast<std::size_t>(workspace.width());
-    for (std::uint32_t i = 0; i < code.input_count; ++i) {
-        if (code.inputs[i] == no_slot) continue;
-        T* slot = workspace.slot(code.inputs[i]);
-        const std::ptrdiff_t stride = inputs[i].stride;
-        const T* from = inputs[i].data + static_cast<std::ptrdiff_t>(first) * stride;
-        for (std::size_t l = 0; l < count; ++l, from += stride) slot[l] = *from;
-        std::fill(slot + count, slot + width, slot[count - 1]);
+    // By tiles of one cache line's inputs: rows far apart fall on few cache sets, and a line read
+    // for one input would be gone before the next one wants it.
+    for (std::uint32_t low = 0; low < code.input_count; low += tile) {
+        const std::uint32_t high = std::min(code.input_count, low + tile);
+        for (std::size_t l = 0; l < width; ++l) {
+            const auto row = static_cast<std::ptrdiff_t>(first + std::min(l, count - 1));
+            for (std::uint32_t i = low; i < high; ++i)
+                if (code.inputs[i] != no_slot)
+                    workspace.slot(code.inputs[i])[l] = inputs[i].data[row * inputs[i].stride];
+        }
     }
     kernels<T>().lanes(code, workspace.slots(), workspace.width());
+}
+
+/// Writes the outputs of `rows` rows that are not summed.
+template <class T>
+void Runner<T>::scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs,
+                        std::size_t first, std::size_t rows) const {
+    const Code& code = program_->code();
+    for (std::uint32_t low = 0; low < code.output_count; low += tile) {
+        const std::uint32_t high = std::min(code.output_count, low + tile);
+        for (std::size_t l = 0; l < rows; ++l) {
+            const auto row = static_cast<std::ptrdiff_t>(first + l);
+            for (std::uint32_t i = low; i < high; ++i)
+                if (!outputs[i].sum)
+                    outputs[i].data[row * outputs[i].stride] = workspace.slot(code.outputs[i])[l];
+        }
+    }
 }
 
 template <class T>
@@ -143,12 +163,7 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
         for (std::size_t first = p * piece; first < end; first += width) {
             const std::size_t rows = std::min(width, end - first);
             block(workspace, inputs, first, rows);
-            for (std::uint32_t i = 0; i < code.output_count; ++i) {
-                if (outputs[i].sum) continue;
-                const T* slot = workspace.slot(code.outputs[i]);
-                T* to = outputs[i].data + static_cast<std::ptrdiff_t>(first) * outputs[i].stride;
-                for (std::size_t l = 0; l < rows; ++l, to += outputs[i].stride) *to = slot[l];
-            }
+            scatter(workspace, outputs, first, rows);
             for (std::size_t s = 0; s < summed.size(); ++s) {
                 const T* slot = workspace.slot(code.outputs[summed[s]]);
                 for (std::size_t l = 0; l < rows; ++l)

@@ -88,6 +88,8 @@ class Runner {
     void give(std::unique_ptr<Workspace<T>> workspace) const;
     void block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
                std::size_t count) const;
+    void scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs, std::size_t first,
+                 std::size_t rows) const;
 
     std::shared_ptr<const Program> program_;
     int width_;

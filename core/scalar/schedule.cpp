@@ -20,7 +20,7 @@ namespace tapegrad {
 namespace {
 
 constexpr std::uint32_t region_size = 8192;
-constexpr double worthwhile = 4.0;
+constexpr double worthwhile = 1.0;
 constexpr std::uint32_t none = 0xffffffff;
 
 class Scheduler {
@@ -66,9 +66,7 @@ class Scheduler {
         std::vector<const Instruction*> shaped;  // of the kernels with any number of operands
         for (std::uint32_t i = 0; i < count_; ++i) {
             const Instruction& instruction = lowered_.instructions[i];
-            const bool open = instruction.kernel < op_count &&
-                              is_pooled(static_cast<Op>(instruction.kernel));
-            if (!open) {
+            if (!is_open(instruction.kernel)) {
                 kind_[i] = instruction.kernel;
                 continue;
             }

@@ -1,0 +1,1 @@
+"""Tests of the scalar engine, and the references they compare with."""
