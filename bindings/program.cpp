@@ -532,32 +532,30 @@ std::string kernel_name(const Run& run) {
     } else if (run.kernel != static_cast<int>(Op::sumdot)) {
         return info(static_cast<Op>(run.kernel)).name;
     }
-    if (pairs == 0) return plain == 2 ? "add" : "sum";
-    if (plain == 0) return pairs == 1 ? "mul" : "dot";
-    return plain == 1 && pairs == 1 ? "muladd" : "sumdot";
+    if (pairs == 0) return plain == 2 ? "add" : "sum" + std::to_string(plain);
+    if (plain == 0) return pairs == 1 ? "mul" : "dot" + std::to_string(pairs);
+    if (plain == 1 && pairs == 1) return "muladd";
+    return "sum" + std::to_string(plain) + "+dot" + std::to_string(pairs);
 }
 
 nb::dict stats(const Compiled& c) {
     const Program& program = *c.program;
-    nb::dict counts, passes, out;
-    std::size_t packed = 0;
+    nb::dict counts, runs_of, passes, out;
     const std::vector<Run> runs = program.runs();
     for (const Run& run : runs) {
         const std::string name = kernel_name(run);
         nb::str key(name.c_str());
         counts[key] = (counts.contains(key) ? nb::cast<std::size_t>(counts[key]) : 0) + run.count;
-        if (run.independent && run.count >= 3) packed += run.count;
+        runs_of[key] = (runs_of.contains(key) ? nb::cast<std::size_t>(runs_of[key]) : 0) + 1;
     }
     for (const auto& [name, seconds] : program.stats().passes) passes[name.c_str()] = seconds;
     const double instructions = program.stats().instructions;
     out["live_nodes"] = program.stats().live_nodes;
     out["instructions"] = program.stats().instructions;
     out["kernels"] = counts;
+    out["kernel_runs"] = runs_of;
     out["runs"] = runs.size();
     out["mean_run"] = runs.empty() ? 0.0 : instructions / static_cast<double>(runs.size());
-    out["packable"] = instructions > 0 ? static_cast<double>(packed) / instructions : 0.0;
-    out["regions"] = program.stats().regions;
-    out["regrouped"] = program.stats().regrouped;
     out["slots"] = program.total_slots();
     out["code_bytes"] = program.code_bytes();
     std::visit(

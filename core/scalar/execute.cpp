@@ -17,6 +17,13 @@ using Real = TG_REAL;
 using Slot = std::uint32_t;
 constexpr int native = native_lanes<Real>;
 
+/// Kernels do not clear the upper halves of vector registers one by one; this does it at the end.
+TG_INLINE void leave_vectors() {
+#if defined(__AVX__)
+    _mm256_zeroupper();
+#endif
+}
+
 /// Below this magnitude exp neither overflows nor underflows, so softmax needs no shift.
 constexpr Real exp_safe = sizeof(Real) == 8 ? 300.0 : 40.0;
 
@@ -100,8 +107,9 @@ TG_INLINE const W* paired(F f, const W* w, Slot count, Function both) {
     });
 }
 
-template <class F, class W>
-TG_INLINE const W* sumdot(F f, const W* w, Slot count, Slot p, Slot q) {
+/// p plain terms and q pairs, both known while compiling.
+template <int p, int q, class F, class W>
+TG_INLINE const W* sumdot_of(F f, const W* w, Slot count) {
     using L = typename F::L;
     return each(f, w, count, 1 + p + 2 * q, [&](const W* r, int lane) TG_LAMBDA {
         f.store(r[0], lane, ordered_sum<L>(p + q, [&](Slot i) TG_LAMBDA {
@@ -109,6 +117,40 @@ TG_INLINE const W* sumdot(F f, const W* w, Slot count, Slot p, Slot q) {
             const W* pair = r + 1 + p + 2 * (i - p);
             return f.load(pair[0], lane) * f.load(pair[1], lane);
         }));
+    });
+}
+
+/// Adds terms [from, n) to the accumulators.
+template <class L, class Term>
+TG_INLINE void accumulate(L (&s)[4], Slot from, Slot n, Term term) {
+    Slot i = from;
+    for (; i + 4 <= n; i += 4)
+        for (Slot k = 0; k < 4; ++k) s[k] = s[k] + term(i + k);
+    for (Slot k = 0; k < 3; ++k)
+        if (i + k < n) s[k] = s[k] + term(i + k);
+}
+
+/// The same for more terms: at least four plain ones, or else at least four pairs.
+template <class F, class W>
+TG_INLINE const W* sumdot(F f, const W* w, Slot count, Slot p, Slot q) {
+    using L = typename F::L;
+    return each(f, w, count, 1 + p + 2 * q, [&](const W* r, int lane) TG_LAMBDA {
+        const auto plain = [&](Slot i) TG_LAMBDA { return f.load(r[1 + i], lane); };
+        const auto product = [&](Slot i) TG_LAMBDA {
+            const W* pair = r + 1 + p + 2 * i;
+            return f.load(pair[0], lane) * f.load(pair[1], lane);
+        };
+        L s[4];
+        if (p >= 4) {
+            for (Slot k = 0; k < 4; ++k) s[k] = plain(k);
+            accumulate(s, 4, p, plain);
+            accumulate(s, 0, q, product);
+        } else {
+            for (Slot k = 0; k < 4; ++k) s[k] = product(k);
+            accumulate(s, 4, q, product);
+            accumulate(s, 0, p, plain);
+        }
+        f.store(r[0], lane, (s[0] + s[1]) + (s[2] + s[3]));
     });
 }
 
@@ -162,7 +204,7 @@ TG_INLINE const W* softmax_of(F f, const W* w, Slot count) {
             L shift = softmax_shift(n, reach, [f, r, lane](Slot i) TG_LAMBDA {
                 return f.load(r[n + i], lane);
             });
-            for (int i = 0; i < n; ++i) e[i] = exp(e[i] - shift);
+            for (int i = 0; i < n; ++i) e[i] = exp(f.load(r[n + i], lane) - shift);
         }
         L scale = L(1) / ordered_sum<L>(n, [&](Slot i) TG_LAMBDA { return e[i]; });
         for (int i = 0; i < n; ++i) f.store(r[i], lane, e[i] * scale);
@@ -297,116 +339,147 @@ const W* loop(const Code& code, Frame<N, one> f, const W* w, Slot count, Slot n,
     return w;
 }
 
-#define VALUE1(value) [](auto a) TG_LAMBDA { return value; }
-#define VALUE2(value) [](auto a, auto b) TG_LAMBDA { return value; }
+// ---- dispatch ---------------------------------------------------------------------------------
+//
+// One function per kernel and form of run, called through a table with the run's first word; it
+// returns where the next run begins. A run of one instruction has no loop.
+
+template <int N, bool one, class W, RunForm form>
+struct Kernel {
+    using F = Frame<N, one>;
+    static constexpr Slot header = form == run_alone ? 1 : 2;
+    static constexpr bool may_pack = N == 1 && form == run_independent;
+
+    TG_INLINE Slot count(const W* w) { return form == run_alone ? 1 : w[1]; }
+    // Of kernels with any number of operands.
+    TG_INLINE Slot n(const W* w) { return w[header]; }
+    TG_INLINE Slot m(const W* w) { return w[header + 1]; }
+
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                                  \
+    static const W* run_##name(const Code&, F f, const W* w) {                                      \
+        if constexpr (may_pack && pace_##pace) {                                              \
+            if (count(w) >= pack_from)                                                        \
+                return packs<1>(f.slots, w + header, count(w),                                \
+                                [](auto a, auto* y) TG_LAMBDA { *y = value; });               \
+        }                                                                                     \
+        return unary(f, w + header, count(w), [](auto a) TG_LAMBDA { return value; });        \
+    }
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                              \
+    static const W* run_##name(const Code&, F f, const W* w) {                                      \
+        return binary(f, w + header, count(w), [](auto a, auto b) TG_LAMBDA { return value; }); \
+    }
+#define PAIRED(name)                                                                          \
+    static const W* run_##name(const Code&, F f, const W* w) {                                      \
+        if constexpr (may_pack) {                                                             \
+            if (count(w) >= pack_from)                                                        \
+                return packs<2>(f.slots, w + header, count(w), [](auto a, auto* y) TG_LAMBDA { \
+                    name(a, y[0], y[1]);                                              \
+                });                                                                           \
+        }                                                                                     \
+        return paired(f, w + header, count(w), [](auto a, auto& y, auto& z) TG_LAMBDA {       \
+            name(a, y, z);                                                            \
+        });                                                                                   \
+    }
+#include "ops.def"
+    PAIRED(softplus_sigmoid)
+    PAIRED(sincos)
+#undef OP1
+#undef OP2
+#undef PAIRED
+
+    template <int p, int q>
+    static const W* run_sumdot_small(const Code&, F f, const W* w) {
+        return sumdot_of<p, q>(f, w + header, count(w));
+    }
+    static const W* run_sumdot(const Code&, F f, const W* w) {
+        const W* records = w + header + 2;
+        if (n(w) == 16 && m(w) == 0) return sumdot_of<16, 0>(f, records, count(w));  // full chunks
+        if (n(w) == 0 && m(w) == 16) return sumdot_of<0, 16>(f, records, count(w));  // of long sums
+        return sumdot(f, records, count(w), n(w), m(w));
+    }
+    static const W* run_where(const Code&, F f, const W* w) {
+        return where(f, w + header, count(w));
+    }
+    static const W* run_prod(const Code&, F f, const W* w) {
+        return fold_left(f, w + header + 2, count(w), n(w),
+                         [](auto a, auto b) TG_LAMBDA { return a * b; });
+    }
+    static const W* run_max(const Code&, F f, const W* w) {
+        return fold_left(f, w + header + 2, count(w), n(w),
+                         [](auto a, auto b) TG_LAMBDA { return maximum(a, b); });
+    }
+    static const W* run_min(const Code&, F f, const W* w) {
+        return fold_left(f, w + header + 2, count(w), n(w),
+                         [](auto a, auto b) TG_LAMBDA { return minimum(a, b); });
+    }
+    static const W* run_logsumexp(const Code&, F f, const W* w) {
+        return logsumexp(f, w + header + 2, count(w), n(w));
+    }
+    static const W* run_softmax(const Code&, F f, const W* w) {
+        if (n(w) != 4) return softmax(f, w + header + 2, count(w), n(w));
+        if constexpr (N == 1 && native >= 4)
+            return softmax_across(f.slots, w + header + 2, count(w));
+        else
+            return softmax_of<4>(f, w + header + 2, count(w));
+    }
+    static const W* run_softmax_vjp(const Code&, F f, const W* w) {
+        if (n(w) != 4) return softmax_vjp(f, w + header + 2, count(w), n(w));
+        return softmax_vjp_of<4>(f, w + header + 2, count(w));
+    }
+    static const W* run_loop(const Code& code, F f, const W* w) {
+        return loop(code, f, w + header + 2, count(w), n(w), m(w));
+    }
+};
+
+/// Kernels by a run's first word.
+template <int N, bool one, class W>
+struct Table {
+    using Function = const W* (*)(const Code&, Frame<N, one>, const W*);
+    Function entry[int{run_forms} * int{kernel_count}]{};
+
+    constexpr Table() {
+        set<run_alone>();
+        set<run_dependent>();
+        set<run_independent>();
+    }
+    template <RunForm form>
+    constexpr void set() {
+        using K = Kernel<N, one, W, form>;
+        Function* of = entry + int{form} * int{kernel_count};
+#define OP1(name, ...) of[static_cast<int>(Op::name)] = K::run_##name;
+#define OP2(name, ...) OP1(name)
+#include "ops.def"
+        OP1(where)
+        OP1(sumdot)
+        OP1(prod)
+        OP1(max)
+        OP1(min)
+        OP1(logsumexp)
+        OP1(softmax)
+        OP1(softmax_vjp)
+        OP1(loop)
+#undef OP1
+#undef OP2
+        of[kernel_softplus_sigmoid] = K::run_softplus_sigmoid;
+        of[kernel_sincos] = K::run_sincos;
+        set_sums<K, 0, 1>(of + kernel_sumdot_small);
+    }
+    template <class K, int p, int q>
+    static constexpr void set_sums(Function* of) {
+        of[p * (small_terms + 1) + q] = K::template run_sumdot_small<p, q>;
+        if constexpr (q < small_terms)
+            set_sums<K, p, q + 1>(of);
+        else if constexpr (p < small_terms)
+            set_sums<K, p + 1, 0>(of);
+    }
+};
 
 template <int N, bool one, class W>
 void execute(const Code& code, Real* slots, int shift) {
+    static constexpr Table<N, one, W> table;
     const Frame<N, one> f{slots, shift};
-    for (const W *w = static_cast<const W*>(code.begin), *end = static_cast<const W*>(code.end);
-         w != end;) {
-        const Slot kernel = w[0] & (run_independent - 1), count = w[1];
-        [[maybe_unused]] const bool pack =
-            N == 1 && (w[0] & run_independent) && count >= pack_from;
-        w += 2;
-        Slot n = 0, m = 0;
-        const auto take_shape = [&]() TG_LAMBDA {
-            n = w[0];
-            m = w[1];
-            w += 2;
-        };
-        switch (kernel) {
-#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                               \
-    case static_cast<int>(Op::name):                                                       \
-        if constexpr (N == 1 && pace_##pace) {                                             \
-            if (pack) {                                                                    \
-                w = packs<1>(slots, w, count, [](auto a, auto* y) TG_LAMBDA { *y = value; }); \
-                break;                                                                     \
-            }                                                                              \
-        }                                                                                  \
-        w = unary(f, w, count, VALUE1(value));                                             \
-        break;
-#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db) \
-    case static_cast<int>(Op::name):                             \
-        w = binary(f, w, count, VALUE2(value));                  \
-        break;
-#include "ops.def"
-#undef OP1
-#undef OP2
-#define PAIRED(name)                                                                       \
-    case kernel_##name:                                                                    \
-        if constexpr (N == 1) {                                                            \
-            if (pack) {                                                                    \
-                w = packs<2>(slots, w, count,                                              \
-                             [](auto a, auto* y) TG_LAMBDA { name(a, y[0], y[1]); });      \
-                break;                                                                     \
-            }                                                                              \
-        }                                                                                  \
-        w = paired(f, w, count, [](auto a, auto& y, auto& z) TG_LAMBDA { name(a, y, z); }); \
-        break;
-            PAIRED(softplus_sigmoid)
-            PAIRED(sincos)
-#undef PAIRED
-#define SMALL(p, q)                                                \
-    case kernel_sumdot_small + (p) * (small_terms + 1) + (q):      \
-        w = sumdot(f, w, count, p, q);                             \
-        break;
-#define SMALL_ROW(p) SMALL(p, 0) SMALL(p, 1) SMALL(p, 2) SMALL(p, 3) SMALL(p, 4)
-            static_assert(small_terms == 4);
-            SMALL(0, 1)
-            SMALL(0, 2)
-            SMALL(0, 3)
-            SMALL(0, 4)
-            SMALL_ROW(1)
-            SMALL_ROW(2)
-            SMALL_ROW(3)
-            SMALL_ROW(4)
-#undef SMALL_ROW
-#undef SMALL
-            case static_cast<int>(Op::sumdot):
-                take_shape();
-                w = sumdot(f, w, count, n, m);
-                break;
-            case static_cast<int>(Op::where):
-                w = where(f, w, count);
-                break;
-            case static_cast<int>(Op::prod):
-                take_shape();
-                w = fold_left(f, w, count, n, VALUE2(a * b));
-                break;
-            case static_cast<int>(Op::max):
-                take_shape();
-                w = fold_left(f, w, count, n, VALUE2(maximum(a, b)));
-                break;
-            case static_cast<int>(Op::min):
-                take_shape();
-                w = fold_left(f, w, count, n, VALUE2(minimum(a, b)));
-                break;
-            case static_cast<int>(Op::logsumexp):
-                take_shape();
-                w = logsumexp(f, w, count, n);
-                break;
-            case static_cast<int>(Op::softmax):
-                take_shape();
-                if (n != 4)
-                    w = softmax(f, w, count, n);
-                else if constexpr (N == 1 && native >= 4)
-                    w = softmax_across(slots, w, count);
-                else
-                    w = softmax_of<4>(f, w, count);
-                break;
-            case static_cast<int>(Op::softmax_vjp):
-                take_shape();
-                w = n == 4 ? softmax_vjp_of<4>(f, w, count) : softmax_vjp(f, w, count, n);
-                break;
-            case static_cast<int>(Op::loop):
-                take_shape();
-                w = loop(code, f, w, count, n, m);
-                break;
-            default:
-                __builtin_unreachable();
-        }
-    }
+    const W *w = static_cast<const W*>(code.begin), *end = static_cast<const W*>(code.end);
+    while (w != end) w = table.entry[w[0]](code, f, w);
 }
 
 template <int N, bool one>
@@ -422,8 +495,13 @@ void run_lanes(const Code& code, Real* slots, int width) {
         execute_any<native, true>(code, slots, 0);
     else
         execute_any<native, false>(code, slots, __builtin_ctz(static_cast<unsigned>(width)));
+    leave_vectors();
 }
-void run_single(const Code& code, Real* slots) { execute_any<1, true>(code, slots, 0); }
+
+void run_single(const Code& code, Real* slots) {
+    execute_any<1, true>(code, slots, 0);
+    leave_vectors();
+}
 
 Real fold_one(Op op, Real first, Real second) {
     [[maybe_unused]] const Lanes<Real, 1> a(first), b(second);

@@ -8,9 +8,9 @@
 // The stream is a sequence of runs. A run is `count` instructions of one kernel and one shape, so
 // it is dispatched once:
 //
-//   kernel (with run_independent), count [, n, m], then the records
+//   kernel [, count] [, n, m], then the records
 //
-// n and m stand only in runs of kernels with any number of operands. A record is results first,
+// The count is left out if it is 1; n and m stand only in runs of kernels with any number of operands. A record is results first,
 // then operands, all of them slot numbers; a slot holds one value per lane:
 //
 //   elementwise      out, a [, b]            where        out, c, a, b
@@ -41,8 +41,13 @@ enum Kernel : std::uint16_t {
     kernel_count = kernel_sumdot_small + (small_terms + 1) * (small_terms + 1)
 };
 
-/// Set in a run's first word if none of its instructions needs another's result.
-constexpr std::uint32_t run_independent = 0x8000;
+/// A run's first word is its kernel plus one of these times kernel_count.
+enum RunForm : std::uint32_t {
+    run_alone,        ///< one instruction; no count follows
+    run_dependent,    ///< some instruction needs another's result
+    run_independent,  ///< none does
+    run_forms
+};
 
 /// Whether runs of this kernel carry n and m.
 constexpr bool is_open(std::uint32_t kernel) {
@@ -52,7 +57,7 @@ constexpr bool is_open(std::uint32_t kernel) {
 /// A run, taken out of the stream.
 struct Run {
     std::uint32_t kernel;
-    bool independent;
+    RunForm form;
     std::uint32_t count, n, m;
 };
 

@@ -126,7 +126,13 @@ TG_INLINE ExpSteps<T, N> exp_steps(Lanes<T, N> a) {
     L shifted = fma(a, C::steps_log2_e, C::rounder);
     L n = shifted - C::rounder;
     L r = fma(n, -C::step_low, fma(n, -C::step_high, a));
-    return {n, fma(r * r, polynomial(C::q, r), r), bits(shifted)};
+    // r + r^2 Q(r) as (r + r^2 (q0 + q1 r)) + r^4 (q2 + ...), one step shorter than Q by itself
+    L r2 = r * r;
+    L rest = fma(r2, fma(r, C::q[1], C::q[0]), r);
+    if constexpr (sizeof(T) == 8) {
+        rest = fma(r2 * r2, fma(r2, C::q[4], fma(r, C::q[3], C::q[2])), rest);
+    }
+    return {n, rest, bits(shifted)};
 }
 
 // 2^(i / 16) times two to the power that the upper bits of i_bits make.
@@ -336,8 +342,7 @@ TG_INLINE Lanes<T, N> log1p_unit(Lanes<T, N> a) {
     using L = Lanes<T, N>;
     L s = a / (T(2) + a);
     L z = s * s;
-    L inner = fma(-z, polynomial(Log<T>::unit_p, z), a);
-    return fma(-s, inner, a);
+    return fma(s * z, polynomial(Log<T>::unit_p, z), fma(-s, a, a));
 }
 
 // ---- The logistic family -----------------------------------------------------------------------

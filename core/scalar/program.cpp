@@ -135,14 +135,8 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule) {
     for (const RunSpan& span : schedule.runs) {
         const Instruction& first = lowered.instructions[schedule.order[span.first]];
         for (std::uint32_t k = 0; k < span.count; ++k) {
-            if (k % max_count == 0) {
-                words_.push_back(first.kernel | (span.independent ? run_independent : 0));
-                words_.push_back(std::min(max_count, span.count - k));
-                if (is_open(first.kernel)) {
-                    words_.push_back(first.n);
-                    words_.push_back(first.m);
-                }
-            }
+            if (k % max_count == 0) begin_run(first, span.independent,
+                                              std::min(max_count, span.count - k));
             const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
             for (std::uint32_t r = 0; r < i.results; ++r)
                 words_.push_back(slots.of[i.first_result + r]);
@@ -156,9 +150,16 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule) {
     }
     stats_.live_nodes = lowered.live_nodes;
     stats_.instructions = static_cast<std::uint32_t>(lowered.instructions.size());
-    stats_.regions = schedule.regions;
-    stats_.regrouped = schedule.regrouped;
     view();
+}
+
+void Program::begin_run(const Instruction& first, bool independent, std::uint32_t count) {
+    const RunForm form = count == 1 ? run_alone : independent ? run_independent : run_dependent;
+    words_.push_back(first.kernel + form * std::uint32_t{kernel_count});
+    if (form != run_alone) words_.push_back(count);
+    if (!is_open(first.kernel)) return;
+    words_.push_back(first.n);
+    words_.push_back(first.m);
 }
 
 void Program::view() {
@@ -177,9 +178,9 @@ std::vector<Run> Program::runs() const {
     const auto word = [&](std::size_t at) { return code_.wide ? words_[at] : narrow_[at]; };
     const std::size_t end = code_.wide ? words_.size() : narrow_.size();
     for (std::size_t at = 0; at < end;) {
-        Run run{word(at) & (run_independent - 1), (word(at) & run_independent) != 0, word(at + 1),
-                0, 0};
-        at += 2;
+        Run run{word(at) % kernel_count, static_cast<RunForm>(word(at) / kernel_count), 1, 0, 0};
+        ++at;
+        if (run.form != run_alone) run.count = word(at++);
         if (is_open(run.kernel)) {
             run.n = word(at);
             run.m = word(at + 1);

@@ -18,7 +18,6 @@ namespace tapegrad {
 struct ProgramStats {
     std::uint32_t live_nodes = 0;
     std::uint32_t instructions = 0;
-    std::uint32_t regions = 0, regrouped = 0;
     std::vector<std::pair<std::string, double>> passes;  ///< name and seconds
 };
 
@@ -47,6 +46,7 @@ class Program {
    private:
     Program() = default;
     void encode(const struct Lowered& lowered, const struct Schedule& schedule);
+    void begin_run(const struct Instruction& first, bool independent, std::uint32_t count);
     void view();
 
     std::vector<std::uint16_t> narrow_;  ///< the stream, if 16 bits do

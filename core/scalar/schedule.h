@@ -10,13 +10,12 @@ namespace tapegrad {
 
 struct RunSpan {
     std::uint32_t first, count;  ///< in Schedule::order
-    bool independent;
+    bool independent;  ///< no instruction of it needs another's result
 };
 
 struct Schedule {
     std::vector<std::uint32_t> order;  ///< instruction numbers
     std::vector<RunSpan> runs;
-    std::uint32_t regions = 0, regrouped = 0;
 };
 
 Schedule schedule(const Lowered& lowered);

@@ -107,8 +107,7 @@ class Program(_core.Program):
             self._headline(),
             f"  live nodes    {s['live_nodes']:,}",
             f"  instructions  {s['instructions']:,} in {s['runs']:,} runs of one kernel "
-            f"(mean run {s['mean_run']:.1f}; {s['packable']:.0%} can share vectors in one "
-            f"evaluation; {s['regrouped']} of {s['regions']} regions regrouped)",
+            f"(mean run {s['mean_run']:.1f})",
             f"  slots         {s['slots']:,}; {s['lanes']} lanes, {s['lane_bytes']:,} bytes",
             f"  code          {s['code_bytes']:,} bytes, {s['isa']}",
             "  kernels       " + ", ".join(f"{name} {count:,}" for name, count in kernels),
