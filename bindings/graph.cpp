@@ -70,9 +70,11 @@ nb::object record_binary(Op op, const Operand& a, const Operand& b) {
 
 template <Op op>
 PyObject* binary_slot(PyObject* a, PyObject* b) {
-    Operand left, right;
-    if (!to_operand(a, left) || !to_operand(b, right)) return not_implemented();
-    return guarded([&] { return record_binary(op, left, right).release().ptr(); });
+    return guarded([&] {
+        Operand left, right;
+        if (!to_operand(a, left) || !to_operand(b, right)) return not_implemented();
+        return record_binary(op, left, right).release().ptr();
+    });
 }
 
 template <Op op>
@@ -102,10 +104,12 @@ nb::object record_power(const Operand& a, const Operand& b) {
 }
 
 PyObject* power_slot(PyObject* a, PyObject* b, PyObject* modulus) {
-    Operand left, right;
-    if (modulus != Py_None || !to_operand(a, left) || !to_operand(b, right))
-        return not_implemented();
-    return guarded([&] { return record_power(left, right).release().ptr(); });
+    return guarded([&] {
+        Operand left, right;
+        if (modulus != Py_None || !to_operand(a, left) || !to_operand(b, right))
+            return not_implemented();
+        return record_power(left, right).release().ptr();
+    });
 }
 
 PyObject* positive_slot(PyObject* a) {
@@ -137,12 +141,22 @@ Py_hash_t hash_slot(PyObject* a) {
     return hash == -1 ? -2 : hash;
 }
 
-int bool_slot(PyObject*) {
+int bool_slot(PyObject* object) {
+    // Two handles on one node are equal, so that Vars work as members of sets and keys of dicts.
+    const Var& var = *as_var(object);
+    const Node& node = var.graph->node(var.id);
+    if (node.op() == Op::eq && node.a == node.b) return 1;
     PyErr_SetString(PyExc_TypeError,
                     "a Var has no truth value while the graph is recorded: `if`, `and`, `or`, `in` "
                     "and `sorted` on Vars would freeze one branch; use tg.where(condition, a, b), "
                     "tg.maximum or tg.minimum (or `is` to compare identity)");
     return -1;
+}
+
+PyObject* new_slot(PyTypeObject*, PyObject*, PyObject*) {
+    PyErr_SetString(PyExc_TypeError,
+                    "Vars are made by Graph.input, Graph.inputs and by arithmetic on other Vars");
+    return nullptr;
 }
 
 PyObject* number_slot(PyObject*) {
@@ -168,6 +182,7 @@ PyType_Slot var_slots[] = {
     {Py_nb_int, reinterpret_cast<void*>(number_slot)},
     {Py_tp_richcompare, reinterpret_cast<void*>(compare_slot)},
     {Py_tp_hash, reinterpret_cast<void*>(hash_slot)},
+    {Py_tp_new, reinterpret_cast<void*>(new_slot)},
     {0, nullptr},
 };
 
@@ -186,19 +201,24 @@ struct Sequence {
     }
 };
 
+/// The items as a tuple of our own, which nobody else can change.
+nb::object items_of(nb::handle object, const std::string& expected) {
+    nb::object items = nb::steal(PySequence_Tuple(object.ptr()));
+    if (items.is_valid()) return items;
+    // An error within the iteration is the user's own; only a lack of iteration is ours to explain.
+    if (PyObject_HasAttrString(object.ptr(), "__iter__")) throw nb::python_error();
+    PyErr_Clear();
+    raise("DTypeError", expected + ", got " + type_name(object.ptr()));
+}
+
 Sequence parse(const char* op, nb::handle object) {
     if (as_var(object.ptr()))
         raise("ShapeError", std::string(op) + ": expected a sequence of Vars, got one Var; write " +
                                 op + "([a, b, ...])");
     Sequence out;
-    out.keep = nb::steal(PySequence_Fast(object.ptr(), "expected a sequence"));
-    if (!out.keep.is_valid()) {
-        PyErr_Clear();
-        raise("DTypeError", std::string(op) + ": expected a sequence of Vars and numbers, got " +
-                                type_name(object.ptr()));
-    }
-    PyObject** items = PySequence_Fast_ITEMS(out.keep.ptr());
-    const Py_ssize_t count = PySequence_Fast_GET_SIZE(out.keep.ptr());
+    out.keep = items_of(object, std::string(op) + ": expected a sequence of Vars and numbers");
+    PyObject** items = &PyTuple_GET_ITEM(out.keep.ptr(), 0);
+    const Py_ssize_t count = PyTuple_GET_SIZE(out.keep.ptr());
     out.operands.resize(static_cast<std::size_t>(count));
     for (Py_ssize_t i = 0; i < count; ++i) {
         Operand& operand = out.operands[static_cast<std::size_t>(i)];
@@ -303,7 +323,17 @@ nb::object where(nb::handle c, nb::handle a, nb::handle b);
 nb::object over_arrays(const char* name, const nb::tuple& arguments) {
     nb::module_ numpy = nb::module_::import_("numpy");
     nb::object function = nb::module_::import_("tapegrad._core").attr("functions").attr(name);
-    nb::object mapped = numpy.attr("frompyfunc")(function, arguments.size(), 1)(*nb::borrow<nb::args>(arguments));
+    if (Py_EnterRecursiveCall(" in an array that contains itself")) throw nb::python_error();
+    nb::object mapped;
+    try {
+        mapped = numpy.attr("frompyfunc")(function, arguments.size(),
+                                          1)(*nb::borrow<nb::args>(arguments));
+    } catch (...) {
+        Py_LeaveRecursiveCall();
+        throw;
+    }
+    Py_LeaveRecursiveCall();
+    if (!PyArray_Check(mapped.ptr())) return mapped;  // of arrays without dimensions
     for (nb::handle argument : arguments)
         if (PyArray_Check(argument.ptr()) &&
             PyArray_TYPE(reinterpret_cast<PyArrayObject*>(argument.ptr())) == NPY_OBJECT)
@@ -439,6 +469,10 @@ bool to_operand(PyObject* object, Operand& operand) {
         operand.number = PyFloat_AS_DOUBLE(object);
         return true;
     }
+    if (PyArray_IsScalar(object, Timedelta)) {  // NumPy counts it among the integers
+        PyErr_SetString(PyExc_TypeError, "a Var takes numbers, got a numpy.timedelta64");
+        throw nb::python_error();
+    }
     if (PyLong_Check(object) || is_numpy_real(object)) {
         operand.number = PyFloat_AsDouble(object);
         if (operand.number == -1.0 && PyErr_Occurred()) throw nb::python_error();
@@ -459,15 +493,11 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id) {
 }
 
 std::vector<const Var*> vars_of(nb::handle sequence, const char* what) {
-    nb::object items = nb::steal(PySequence_Fast(sequence.ptr(), "expected a sequence"));
-    if (!items.is_valid()) {
-        PyErr_Clear();
-        raise("DTypeError", std::string(what) + ": expected a Var or a sequence of Vars, got " +
-                                type_name(sequence.ptr()));
-    }
+    const nb::object items =
+        items_of(sequence, std::string(what) + ": expected a Var or a sequence of Vars");
     std::vector<const Var*> out;
-    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
-        PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), i);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.ptr()); ++i) {
+        PyObject* item = PyTuple_GET_ITEM(items.ptr(), i);
         const Var* var = as_var(item);
         if (!var)
             raise("DTypeError", std::string(what) + ": expected Vars, element " +

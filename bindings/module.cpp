@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdlib>
+
 #include "errors.h"
 #include "python.h"
 #include "scalar/kernels.h"
@@ -66,6 +68,14 @@ void choose_isa(const std::string& name) {
                                   .c_str());
 }
 
+void check_wanted_isa() {
+    const char* wanted = std::getenv("TAPEGRAD_ISA");
+    if (wanted && !set_isa(wanted))
+        throw nb::import_error((std::string("TAPEGRAD_ISA: no instruction set '") + wanted +
+                                "' on this CPU; unset it, or name one of tapegrad.isas()")
+                                   .c_str());
+}
+
 }  // namespace
 
 void raise(const char* name, const std::string& message) {
@@ -83,6 +93,7 @@ NB_MODULE(_core, m) {
     m.doc() = "The native core of tapegrad: graphs, programs and the op table.";
     nb::set_leak_warnings(false);  // Vars in a script's globals are alive when Python exits
     nb::register_exception_translator(translate);
+    check_wanted_isa();
     bind_graph(m);
     bind_functions(m);
     bind_program(m);

@@ -284,7 +284,7 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
 
     // A slice of rows takes some 50 ms; signals are looked at between slices.
     const auto cost = static_cast<npy_intp>(runner.program().stats().instructions) + 100;
-    const npy_intp slice = std::max<npy_intp>(100'000'000 / cost, 64) * 1024 / 1024;
+    const npy_intp slice = std::max<npy_intp>(100'000'000 / cost, 64);
     std::vector<InputRows<T>> in(c.inputs());
     std::vector<OutputRows<T>> results(static_cast<std::size_t>(k + k * n));
     for (npy_intp first = 0; first < rows; first += slice) {
@@ -304,6 +304,58 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
     }
     if (!c.with_gradient) return values;
     return nb::make_tuple(values, derivatives);
+}
+
+// ---- columns ----------------------------------------------------------------------------------
+
+template <class T>
+nb::list columns(const Compiled& c, const Runner<T>& runner, nb::handle inputs, bool sum,
+                 int threads) {
+    nb::list given(inputs);
+    check_inputs(c, "columns", static_cast<npy_intp>(given.size()));
+    std::vector<nb::object> keep;
+    std::vector<T> shared(given.size());
+    std::vector<InputRows<T>> in;
+    npy_intp rows = -1;
+    for (std::size_t i = 0; i < given.size(); ++i) {
+        Operand number;
+        if (to_operand(given[i].ptr(), number) && !number.var) {
+            shared[i] = static_cast<T>(number.number);
+            in.push_back({&shared[i], 0});
+            continue;
+        }
+        keep.push_back(input_array(c, "columns", given[i].ptr(), 1));
+        PyArrayObject* array = array_of(keep.back());
+        if (rows >= 0 && PyArray_DIM(array, 0) != rows)
+            raise("ShapeError", "columns: expected columns of one length, got " +
+                                    std::to_string(rows) + " and " +
+                                    std::to_string(PyArray_DIM(array, 0)));
+        rows = PyArray_DIM(array, 0);
+        if (PyArray_STRIDE(array, 0) % static_cast<npy_intp>(sizeof(T))) {
+            keep.back() = nb::steal(PyArray_NewCopy(array, NPY_CORDER));
+            array = array_of(keep.back());
+        }
+        in.push_back({static_cast<const T*>(PyArray_DATA(array)),
+                      PyArray_STRIDE(array, 0) / static_cast<npy_intp>(sizeof(T))});
+    }
+    if (rows < 0) rows = 1;
+    nb::list results;
+    std::vector<OutputRows<T>> out;
+    for (std::uint32_t i = 0; i < c.program->code().output_count; ++i) {
+        nb::object array = sum ? output_array(c, "columns", nullptr, {})
+                               : output_array(c, "columns", nullptr, {rows});
+        out.push_back({static_cast<T*>(PyArray_DATA(array_of(array))), sum ? 0 : 1, sum});
+        results.append(array);
+    }
+    Unlocked unlocked(true);
+    runner.rows(in.data(), out.data(), static_cast<std::size_t>(rows), threads);
+    return results;
+}
+
+nb::list columns(const Compiled& c, nb::handle inputs, bool sum, std::optional<int> threads) {
+    const int count = checked_threads(threads);
+    return std::visit([&](const auto& runner) { return columns(c, *runner, inputs, sum, count); },
+                      c.runner);
 }
 
 // ---- minimize ---------------------------------------------------------------------------------
@@ -376,6 +428,7 @@ class Minimization {
     /// Calls back if it is time; true from the callback, or Ctrl-C within it, ends the run.
     bool wants_to_stop() {
         if (!arguments_.callback_every || descent_->taken() % arguments_.callback_every) return false;
+        descent_->settle();  // the value at x, not the one before the last step
         auto [x, value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
         PyObject* answer = PyObject_CallFunction(arguments_.callback.ptr(), "nOO",
                                                  static_cast<Py_ssize_t>(descent_->taken()),
@@ -498,6 +551,9 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
     const auto output_vars = vars_of(outputs, "compile: outputs");
     if (output_vars.empty())
         raise("CompileError", "compile: expected at least one output, got none");
+    if (scalar && output_vars.size() != 1)
+        raise("CompileError", "compile: a program with a scalar result has one output, got " +
+                                  std::to_string(output_vars.size()));
     if (dtype != "float64" && dtype != "float32")
         raise("DTypeError",
               "compile: expected dtype 'float64' or 'float32', got '" + dtype + "'");
@@ -520,6 +576,24 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
         self->runner = std::make_unique<Runner<double>>(program);
     else
         self->runner = std::make_unique<Runner<float>>(program);
+}
+
+/// Records a loop: `body` maps carried and shared values to the carried values of the next round.
+nb::list record_loop(const Compiled& body, std::uint32_t count, nb::handle carried,
+                     nb::handle shared) {
+    auto vars = vars_of(carried, "loop: carried");
+    const auto results = static_cast<std::uint32_t>(vars.size());
+    if (!results) raise("ShapeError", "loop: expected at least one carried value, got none");
+    for (const Var* var : vars_of(shared, "loop: shared")) vars.push_back(var);
+    if (body.inputs() != vars.size() || body.values() != results || body.with_gradient)
+        raise("ShapeError", "loop: expected a body with " + std::to_string(vars.size()) +
+                                " inputs, " + std::to_string(results) +
+                                " outputs and no derivatives");
+    const auto& graph = vars[0]->graph;
+    const NodeId header = graph->loop({count, results, body.program}, ids_of(vars, *vars[0]));
+    nb::list out;
+    for (std::uint32_t i = 0; i < results; ++i) out.append(make_var(graph, header + 1 + i));
+    return out;
 }
 
 std::string kernel_name(const Run& run) {
@@ -601,20 +675,35 @@ void bind_program(nb::module_& m) {
             nb::sig("def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, out: "
                     "typing.Any = None) -> typing.Any"),
             "The program at every row of x.")
-        .def("_minimize", &minimize, nb::arg("x0"), nb::arg("method"), nb::arg("steps"),
+        .def("descend", &minimize, nb::arg("x0"), nb::arg("method"), nb::arg("steps"),
              nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("epsilon"),
              nb::arg("history_every"), nb::arg("callback").none(), nb::arg("callback_every"),
              nb::arg("threads").none(),
-             nb::sig("def _minimize(self, x0: numpy.typing.ArrayLike, method: str, steps: int, lr: "
+             nb::sig("def descend(self, x0: numpy.typing.ArrayLike, method: str, steps: int, lr: "
                      "float, beta1: float, beta2: float, epsilon: float, history_every: int, "
                      "callback: typing.Any, callback_every: int, threads: int | None) -> "
-                     "tuple[typing.Any, ...]"))
+                     "tuple[typing.Any, ...]"),
+             "The native loop behind minimize().")
+        .def("columns",
+             static_cast<nb::list (*)(const Compiled&, nb::handle, bool, std::optional<int>)>(&columns),
+             nb::arg("inputs"), nb::arg("sum") = false,
+             nb::arg("threads") = nb::none(),
+             nb::sig("def columns(self, inputs: collections.abc.Sequence[typing.Any], sum: bool = "
+                     "False, threads: int | None = None) -> list[typing.Any]"),
+             "The program over columns: per input an array, of any stride, or a number shared by "
+             "all rows; per output an array, or its sum over the rows.")
         .def_prop_ro("n_inputs", &Compiled::inputs, "How many values a point has.")
         .def_prop_ro("n_outputs", &Compiled::values, "How many values it computes.")
         .def_prop_ro("n_derivatives", &Compiled::derivatives, "Derivatives per value.")
         .def_prop_ro("dtype", &Compiled::dtype, "'float64' or 'float32'.")
         .def_prop_ro("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"),
                      "Figures of the compiled program; explain() prints them.");
+    m.def("record_loop", &record_loop, nb::arg("body"), nb::arg("count"), nb::arg("carried"),
+          nb::arg("shared") = nb::make_tuple(),
+          nb::sig("def record_loop(body: Program, count: int, carried: "
+                  "collections.abc.Sequence[Var], shared: collections.abc.Sequence[Var] = ()) -> "
+                  "list[Var]"),
+          "Records `count` rounds of a compiled body; returns the carried values at the end.");
 }
 
 }  // namespace tapegrad::bindings

@@ -9,7 +9,8 @@
 //
 // Masks: the branch that `where` does not take gets the adjoint 0, and 0 times an infinite or NaN
 // derivative further up must stay 0. So below a `where` products are masked_mul, whose first factor
-// wins when it is 0; everywhere else they are plain products.
+// wins when it is 0; everywhere else they are plain products. Its own derivatives are masked by
+// both factors, so the same holds for derivatives of any order.
 #include "derive.h"
 
 #include <algorithm>
@@ -162,6 +163,7 @@ class Sweep {
                 break;
         }
         const NodeId g = finish(id);
+        if (op == Op::masked_mul) return contribute_masked_mul(g);
         switch (op) {
 #define OP1(name, pace, domain, ulp, doc, oracle, value, da)                    \
     case Op::name: {                                                            \
@@ -218,6 +220,13 @@ class Sweep {
         }
     }
 
+    void contribute_masked_mul(NodeId g) {
+        const Symbol a = symbol(operands_[0]), b = symbol(operands_[1]), zero = 0.0;
+        product(operands_[0], g, b);
+        if (active_[operands_[1]])
+            plain(operands_[1], where(a == zero, zero, masked_mul(symbol(g), a)));
+    }
+
     void pair_products(NodeId g, std::uint32_t first) {
         for (std::size_t i = first; i + 1 < operands_.size(); i += 2) {
             product(operands_[i], g, symbol(operands_[i + 1]));
@@ -254,10 +263,7 @@ class Sweep {
                       std::span<const NodeId> to) {
         const auto n = static_cast<std::uint32_t>(y.size());
         if (masking_) {
-            std::vector<NodeId> terms;
-            for (std::uint32_t i = 0; i < n; ++i)
-                terms.push_back(graph_.binary(Op::masked_mul, g[i], y[i]));
-            const Symbol mean = symbol(graph_.nary(Op::sum, terms));
+            const Symbol mean = dot(g, y);
             for (std::uint32_t i = 0; i < n; ++i)
                 plain(to[i], masked_mul(symbol(g[i]) - mean, symbol(y[i])));
             return;
@@ -289,22 +295,29 @@ class Sweep {
         contribute_to_y(h, y, g);
     }
 
-    /// The y operands of y_i (g_i - sum_j y_j g_j): h_i (g_i - y.g) - g_i (h.y).
+    /// The y operands of y_i (g_i - sum_j y_j g_j): h_i (g_i - y.g) - (h.y) g_i.
     void contribute_to_y(std::span<const NodeId> h, std::span<const NodeId> y,
                          std::span<const NodeId> g) {
         const Symbol yg = dot(y, g), hy = dot(h, y);
         for (std::size_t i = 0; i < y.size(); ++i)
             if (active_[y[i]])
-                plain(y[i], symbol(h[i]) * (symbol(g[i]) - yg) - symbol(g[i]) * hy);
+                plain(y[i], times(symbol(h[i]), symbol(g[i]) - yg) - times(hy, symbol(g[i])));
     }
 
+    /// a * b, masked by a where products have to be.
+    Symbol times(const Symbol& a, const Symbol& b) { return masking_ ? masked_mul(a, b) : a * b; }
+
     Symbol dot(std::span<const NodeId> a, std::span<const NodeId> b) {
-        std::vector<NodeId> pairs;
+        std::vector<NodeId> terms;
         for (std::size_t i = 0; i < a.size(); ++i) {
-            pairs.push_back(a[i]);
-            pairs.push_back(b[i]);
+            if (masking_) {
+                terms.push_back(graph_.binary(Op::masked_mul, a[i], b[i]));
+            } else {
+                terms.push_back(a[i]);
+                terms.push_back(b[i]);
+            }
         }
-        return symbol(graph_.nary(Op::dot, pairs));
+        return symbol(graph_.nary(masking_ ? Op::sum : Op::dot, terms));
     }
 
     /// Marks a header whose projections have terms.

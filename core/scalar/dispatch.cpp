@@ -119,13 +119,12 @@ std::uint32_t record_words(const Run& run, const LoopCode* loops) {
         case Op::max:
         case Op::min:
         case Op::logsumexp:
-            return 1 + run.n;
         case Op::softmax:
-            return 2 * run.n;
+            return 1 + run.n;
         case Op::softmax_vjp:
-            return 3 * run.n;
+            return 2 + run.n;
         case Op::loop:
-            return run.n + loops[run.m].operands;
+            return 1 + loops[run.m].operands;
         default:
             return 1 + static_cast<std::uint32_t>(info(op).arity);
     }

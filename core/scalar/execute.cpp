@@ -192,90 +192,102 @@ TG_RARE L softmax_shift(Slot n, L reach, Load load) {
 template <int n, class F, class W>
 TG_INLINE const W* softmax_of(F f, const W* w, Slot count) {
     using L = typename F::L;
-    return each(f, w, count, 2 * n, [&](const W* r, int lane) TG_LAMBDA {
+    return each(f, w, count, 1 + n, [&](const W* r, int lane) TG_LAMBDA {
+        const auto load = [f, r, lane](Slot i) TG_LAMBDA { return f.load(r[1 + i], lane); };
         L e[n], reach = L(0);
         for (int i = 0; i < n; ++i) {
-            e[i] = f.load(r[n + i], lane);
+            e[i] = load(i);
             reach = at_least(abs(e[i]), reach);
         }
         if (__builtin_expect(all(reach <= L(exp_safe)), 1)) {
             for (int i = 0; i < n; ++i) e[i] = exp_of_normal(e[i]);
         } else {
-            L shift = softmax_shift(n, reach, [f, r, lane](Slot i) TG_LAMBDA {
-                return f.load(r[n + i], lane);
-            });
-            for (int i = 0; i < n; ++i) e[i] = exp(f.load(r[n + i], lane) - shift);
+            L shift = softmax_shift(n, reach, load);
+            for (int i = 0; i < n; ++i) e[i] = exp(load(i) - shift);
         }
         L scale = L(1) / ordered_sum<L>(n, [&](Slot i) TG_LAMBDA { return e[i]; });
-        for (int i = 0; i < n; ++i) f.store(r[i], lane, e[i] * scale);
+        for (int i = 0; i < n; ++i) f.store(r[0] + static_cast<Slot>(i), lane, e[i] * scale);
     });
 }
 
 template <class F, class W>
 TG_INLINE const W* softmax(F f, const W* w, Slot count, Slot n) {
     using L = typename F::L;
-    return each(f, w, count, 2 * n, [&](const W* r, int lane) TG_LAMBDA {
-        const auto load = [f, r, n, lane](Slot i) TG_LAMBDA { return f.load(r[n + i], lane); };
+    return each(f, w, count, 1 + n, [&](const W* r, int lane) TG_LAMBDA {
+        const auto load = [f, r, lane](Slot i) TG_LAMBDA { return f.load(r[1 + i], lane); };
         L reach = L(0);
         for (Slot i = 0; i < n; ++i) reach = at_least(abs(load(i)), reach);
         L shift = L(0);
         if (any(!(reach <= L(exp_safe)))) shift = softmax_shift(n, reach, load);
         L total = ordered_sum<L>(n, [&](Slot i) TG_LAMBDA {
             L e = exp(load(i) - shift);
-            f.store(r[i], lane, e);
+            f.store(r[0] + i, lane, e);
             return e;
         });
         L scale = L(1) / total;
-        for (Slot i = 0; i < n; ++i) f.store(r[i], lane, f.load(r[i], lane) * scale);
+        for (Slot i = 0; i < n; ++i) f.store(r[0] + i, lane, f.load(r[0] + i, lane) * scale);
     });
 }
 
 template <int n, class F, class W>
 TG_INLINE const W* softmax_vjp_of(F f, const W* w, Slot count) {
     using L = typename F::L;
-    return each(f, w, count, 3 * n, [&](const W* r, int lane) TG_LAMBDA {
+    return each(f, w, count, 2 + n, [&](const W* r, int lane) TG_LAMBDA {
         L y[n], g[n];
         for (int i = 0; i < n; ++i) {
-            y[i] = f.load(r[n + i], lane);
-            g[i] = f.load(r[2 * n + i], lane);
+            y[i] = f.load(r[1] + static_cast<Slot>(i), lane);
+            g[i] = f.load(r[2 + i], lane);
         }
         L mean = ordered_sum<L>(n, [&](Slot i) TG_LAMBDA { return y[i] * g[i]; });
-        for (int i = 0; i < n; ++i) f.store(r[i], lane, y[i] * (g[i] - mean));
+        for (int i = 0; i < n; ++i)
+            f.store(r[0] + static_cast<Slot>(i), lane, y[i] * (g[i] - mean));
     });
 }
 
 template <class F, class W>
 TG_INLINE const W* softmax_vjp(F f, const W* w, Slot count, Slot n) {
     using L = typename F::L;
-    return each(f, w, count, 3 * n, [&](const W* r, int lane) TG_LAMBDA {
-        const W *y = r + n, *g = r + 2 * n;
-        L mean = ordered_sum<L>(
-            n, [&](Slot i) TG_LAMBDA { return f.load(y[i], lane) * f.load(g[i], lane); });
-        for (Slot i = 0; i < n; ++i)
-            f.store(r[i], lane, f.load(y[i], lane) * (f.load(g[i], lane) - mean));
+    return each(f, w, count, 2 + n, [&](const W* r, int lane) TG_LAMBDA {
+        const auto y = [&](Slot i) TG_LAMBDA { return f.load(r[1] + i, lane); };
+        const auto g = [&](Slot i) TG_LAMBDA { return f.load(r[2 + i], lane); };
+        L mean = ordered_sum<L>(n, [&](Slot i) TG_LAMBDA { return y(i) * g(i); });
+        for (Slot i = 0; i < n; ++i) f.store(r[0] + i, lane, y(i) * (g(i) - mean));
     });
 }
 
-/// A single softmax of four operands as one vector. The test for a needed shift is a branch that
-/// is almost never taken, so the shift is off the critical path of chained softmaxes.
+// ---- four operands of a single evaluation as one vector ----------------------------------------
+
+/// The test for a needed shift is a branch that is almost never taken, so the shift is off the
+/// critical path of chained softmaxes.
 template <class W, int lanes = 4>
 TG_INLINE const W* softmax_across(Real* slots, const W* w, Slot count) {
     using L = Lanes<Real, lanes>;
     using S = Lanes<Real, 1>;
-    for (; count; --count, w += 8) {
-        const Slot index[4] = {w[4], w[5], w[6], w[7]};
+    for (; count; --count, w += 5) {
+        const Slot index[4] = {w[1], w[2], w[3], w[4]};
         L x = L::gather(slots, index, 1), e;
         if (__builtin_expect(all(abs(x) <= L(exp_safe)), 1)) {
             e = exp_of_normal(x);
         } else {
             S reach = S(0);
             for (int i = 0; i < 4; ++i) reach = at_least(S(abs(x)[i]), reach);
-            S shift = softmax_shift(4, reach, [slots, w](Slot i) TG_LAMBDA { return S(slots[w[4 + i]]); });
+            S shift =
+                softmax_shift(4, reach, [slots, w](Slot i) TG_LAMBDA { return S(slots[w[1 + i]]); });
             e = exp(x - L(shift[0]));
         }
-        S total = (S(e[0]) + S(e[1])) + (S(e[2]) + S(e[3]));
-        L y = e * L((S(1) / total)[0]);
-        for (int i = 0; i < 4; ++i) slots[w[i]] = y[i];
+        L y = e * (L(1) / sum_of_fours(e));
+        y.store(slots + w[0]);
+    }
+    return w;
+}
+
+template <class W, int lanes = 4>
+TG_INLINE const W* softmax_vjp_across(Real* slots, const W* w, Slot count) {
+    using L = Lanes<Real, lanes>;
+    for (; count; --count, w += 6) {
+        const Slot index[4] = {w[2], w[3], w[4], w[5]};
+        L y = L::load(slots + w[1]), g = L::gather(slots, index, 1);
+        (y * (g - sum_of_fours(y * g))).store(slots + w[0]);
     }
     return w;
 }
@@ -284,25 +296,24 @@ TG_INLINE const W* softmax_across(Real* slots, const W* w, Slot count) {
 /// one operand each. The last vector repeats its final instruction.
 template <int outs, class W, class Function>
 TG_INLINE const W* packs(Real* slots, const W* w, Slot count, Function value) {
-    constexpr int words = outs + 1;
-    constexpr Slot N = native;
+    constexpr Slot N = native, words = outs + 1;
     using L = Lanes<Real, native>;
     L result[outs];
     Slot index[native];
     for (; count >= N; count -= N, w += words * N) {
         for (Slot i = 0; i < N; ++i) index[i] = w[words * i + outs];
         value(L::gather(slots, index, 1), result);
-        for (int k = 0; k < outs; ++k) {
-            for (Slot i = 0; i < N; ++i) index[i] = w[words * i + static_cast<Slot>(k)];
+        for (Slot k = 0; k < outs; ++k) {
+            for (Slot i = 0; i < N; ++i) index[i] = w[words * i + k];
             result[k].scatter(slots, index, 1);
         }
     }
     if (count) {
         for (Slot i = 0; i < N; ++i) index[i] = w[words * (i < count ? i : count - 1) + outs];
         value(L::gather(slots, index, 1), result);
-        for (int k = 0; k < outs; ++k)
+        for (Slot k = 0; k < outs; ++k)
             for (Slot i = 0; i < count; ++i)
-                slots[w[words * i + static_cast<Slot>(k)]] = result[k][static_cast<int>(i)];
+                slots[w[words * i + k]] = result[k][static_cast<int>(i)];
     }
     return w + words * count;
 }
@@ -321,19 +332,19 @@ const W* loop(const Code& code, Frame<N, one> f, const W* w, Slot count, Slot n,
     const Code& body = *l.body;
     const size_t bytes = sizeof(Real) * static_cast<size_t>(f.width());
     const Frame<N, one> inner{f.at(code.slots), f.shift};
-    for (; count; --count, w += n + l.operands) {
-        for (Slot i = 0; i < n; ++i) __builtin_memmove(f.at(w[i]), f.at(w[n + i]), bytes);
+    for (; count; --count, w += 1 + l.operands) {
+        const auto operand = [&](Slot i) { return f.at(i < n ? w[0] + i : w[1 + i]); };
+        for (Slot i = 0; i < n; ++i) __builtin_memcpy(operand(i), f.at(w[1 + i]), bytes);
         for (Slot i = 0; i < body.constant_count; ++i)
             for (int lane = 0; lane < f.width(); ++lane)
                 inner.at(body.constants[i].slot)[lane] = static_cast<Real>(body.constants[i].value);
         for (Slot round = 0; round < l.count; ++round) {
             for (Slot i = 0; i < l.operands; ++i)
                 if (body.inputs[i] != no_slot)
-                    __builtin_memcpy(inner.at(body.inputs[i]), f.at(i < n ? w[i] : w[n + i]),
-                                     bytes);
+                    __builtin_memcpy(inner.at(body.inputs[i]), operand(i), bytes);
             execute_any<N, one>(body, inner.slots, f.shift);
             for (Slot i = 0; i < n; ++i)
-                __builtin_memcpy(f.at(w[i]), inner.at(body.outputs[i]), bytes);
+                __builtin_memcpy(operand(i), inner.at(body.outputs[i]), bytes);
         }
     }
     return w;
@@ -424,7 +435,10 @@ struct Kernel {
     }
     static const W* run_softmax_vjp(const Code&, F f, const W* w) {
         if (n(w) != 4) return softmax_vjp(f, w + header + 2, count(w), n(w));
-        return softmax_vjp_of<4>(f, w + header + 2, count(w));
+        if constexpr (N == 1 && native >= 4)
+            return softmax_vjp_across(f.slots, w + header + 2, count(w));
+        else
+            return softmax_vjp_of<4>(f, w + header + 2, count(w));
     }
     static const W* run_loop(const Code& code, F f, const W* w) {
         return loop(code, f, w + header + 2, count(w), n(w), m(w));

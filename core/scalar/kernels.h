@@ -10,14 +10,15 @@
 //
 //   kernel [, count] [, n, m], then the records
 //
-// The count is left out if it is 1; n and m stand only in runs of kernels with any number of operands. A record is results first,
-// then operands, all of them slot numbers; a slot holds one value per lane:
+// The count is left out if it is 1; n and m stand only in runs of kernels with any number of
+// operands. A record is its result, then operands, all of them slot numbers; a slot holds one value
+// per lane. Any number of results lie in consecutive slots, of which the record has the first:
 //
 //   elementwise      out, a [, b]            where        out, c, a, b
 //   sumdot           out, n plain terms, m pairs
 //   prod max min logsumexp                   out, n operands
-//   softmax          n outs, n operands      softmax_vjp  n outs, n of y, n of g
-//   paired           out, out, a             loop         n outs, operands; m: which loop
+//   softmax          out, n operands         softmax_vjp  out, y (n in a row), n of g
+//   paired           out, out, a             loop         out, operands; n: results, m: which loop
 //
 // execute.cpp is compiled once per instruction set and number type; this header is all they share
 // with the rest, and it has no inline functions (a weak symbol kept from the AVX-512 object would
@@ -52,6 +53,11 @@ enum RunForm : std::uint32_t {
 /// Whether runs of this kernel carry n and m.
 constexpr bool is_open(std::uint32_t kernel) {
     return kernel < op_count && is_pooled(static_cast<Op>(kernel));
+}
+
+/// Whether the kernel's results lie in a row of slots.
+constexpr bool has_row(std::uint32_t kernel) {
+    return kernel < op_count && has_projections(static_cast<Op>(kernel));
 }
 
 /// A run, taken out of the stream.

@@ -484,6 +484,12 @@ struct Lanes {
         return select((a < T(0)) | (a > T(0)), copysign(T(1), a), a);
     }
 
+    // Lane i is the old lane i ^ K.
+    template <int K>
+    TG_METHOD Lanes exchanged() const {
+        return exchanged<K>(UpTo<N>());
+    }
+
    private:
     template <int... I>
     TG_METHOD static V broadcast(T value, Indices<I...>) {
@@ -514,6 +520,11 @@ struct Lanes {
     TG_METHOD static Lanes look_up_each(const T (&table)[16], B index, Indices<I...>) {
         return of(V{table[index[I] & 15]...});
     }
+    template <int K, int... I>
+    TG_METHOD Lanes exchanged(Indices<I...>) const {
+        using Index = Register<typename Format<T>::Int, N>;
+        return of(__builtin_shuffle(v, Index{(I ^ K)...}));
+    }
     template <int... I>
     TG_METHOD static V pick(const T* base, const uint32_t* index, int stride, Indices<I...>) {
         return V{base[index[I * stride]]...};
@@ -523,6 +534,13 @@ struct Lanes {
         ((base[index[I * stride]] = (*this)[I]), ...);
     }
 };
+
+// The sum of each four neighbours, (a0 + a1) + (a2 + a3), in all four lanes.
+template <class T, int N>
+TG_INLINE Lanes<T, N> sum_of_fours(Lanes<T, N> a) {
+    Lanes<T, N> pairs = a + a.template exchanged<1>();
+    return pairs + pairs.template exchanged<2>();
+}
 
 // 1 where the mask holds, 0 elsewhere.
 template <class T, int N>

@@ -103,6 +103,7 @@ class Lowering {
                 value_[id] = lower_sum(id);
                 return;
             case Op::softmax_vjp:
+                // derive() gives it the results of one softmax as y, so they are in a row.
                 value_[id] = emit(static_cast<int>(op), operands, half(operands), 0, half(operands));
                 return;
             case Op::softmax:

@@ -33,7 +33,7 @@ Descent<T>::Descent(const Runner<T>& runner, std::vector<std::uint32_t> moved,
         }
         block.best_x = block.x;
         block.value.assign(lanes_, std::numeric_limits<T>::quiet_NaN());
-        block.best_value.assign(lanes_, std::numeric_limits<T>::infinity());
+        block.best_value.assign(lanes_, std::numeric_limits<T>::quiet_NaN());
     }
 }
 
@@ -49,7 +49,9 @@ void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
         kernels<T>().lanes(code, workspace.slots(), workspace.width());
     std::copy_n(workspace.slot(code.outputs[0]), lanes_, block.value.data());
     for (std::size_t l = 0; l < lanes_; ++l) {
-        if (!(block.value[l] < block.best_value[l])) continue;
+        const bool first = block.best_value[l] != block.best_value[l];  // NaN until there is one
+        if (!(block.value[l] < block.best_value[l]) && !(first && block.value[l] == block.value[l]))
+            continue;
         block.best_value[l] = block.value[l];
         for (std::size_t i = 0; i < inputs_; ++i)
             block.best_x[i * lanes_ + l] = block.x[i * lanes_ + l];

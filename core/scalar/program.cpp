@@ -59,6 +59,18 @@ Extract extract(const Graph& source, std::span<const NodeId> roots) {
     return out;
 }
 
+/// What the user calls the k-th input of the extracted graph.
+std::string name_of_input(const Graph& source, const Extract& part, std::uint32_t k) {
+    const std::string& name = part.graph.input_name(k);
+    if (!name.empty()) return "'" + name + "'";
+    std::uint32_t place = 0;
+    for (NodeId id : source.inputs()) {
+        if (id < part.now.size() && part.now[id] == part.graph.inputs()[k]) break;
+        ++place;
+    }
+    return std::to_string(place);
+}
+
 bool fits_narrow(const Lowered& lowered, std::uint32_t slots) {
     if (slots > 0xffff) return false;
     return std::all_of(lowered.instructions.begin(), lowered.instructions.end(),
@@ -99,9 +111,9 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph,
             position[part.graph.node(part.now[inputs[i]]).a] = i;
     for (std::uint32_t k = 0; k < position.size(); ++k)
         if (position[k] == no_slot)
-            throw CompileError("compile: the outputs depend on input '" +
-                               part.graph.input_name(k) +
-                               "', which is not among `inputs`; add it there");
+            throw CompileError("compile: the outputs depend on input " +
+                               name_of_input(graph, part, k) +
+                               ", which is not among `inputs`; add it there");
 
     const Lowered lowered = lower(part.graph, targets, position,
                                   static_cast<std::uint32_t>(inputs.size()));
@@ -138,10 +150,13 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule) {
             if (k % max_count == 0) begin_run(first, span.independent,
                                               std::min(max_count, span.count - k));
             const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
-            for (std::uint32_t r = 0; r < i.results; ++r)
+            for (std::uint32_t r = 0; r < (has_row(i.kernel) ? 1 : i.results); ++r)
                 words_.push_back(slots.of[i.first_result + r]);
+            // The y of softmax_vjp are in a row: their first slot stands for all.
+            const bool in_row = i.kernel == static_cast<int>(Op::softmax_vjp);
             for (std::uint32_t w = 0; w < i.words; ++w)
-                words_.push_back(slots.of[lowered.operands[i.operands + w]]);
+                if (!in_row || w == 0 || w >= i.n)
+                    words_.push_back(slots.of[lowered.operands[i.operands + w]]);
         }
     }
     if (narrow) {

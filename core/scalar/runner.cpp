@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,7 @@ namespace tapegrad {
 namespace {
 
 constexpr std::size_t cache_line = 64;
+constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::uint32_t tile = 8;
 /// Rows whose outputs are summed as one piece, and partial sums within a piece.
@@ -59,9 +61,14 @@ void Workspace<T>::Free::operator()(void* memory) const {
 template <class T>
 Workspace<T>::Workspace(const Program& program, int width) : width_(width) {
     std::size_t bytes = sizeof(T) * program.total_slots() * static_cast<std::size_t>(width);
-    bytes = (bytes + 2 * cache_line - 1) / cache_line * cache_line;
-    memory_.reset(std::aligned_alloc(cache_line, bytes));
+    // Large programs touch hundreds of pages in no order; as huge pages they stay in the TLB.
+    const std::size_t alignment = bytes >= huge_page / 8 ? huge_page : cache_line;
+    bytes = (bytes / alignment + 1) * alignment;
+    memory_.reset(std::aligned_alloc(alignment, bytes));
     if (!memory_) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    if (alignment == huge_page) madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+#endif
     slots_ = static_cast<T*>(memory_.get());
     std::fill_n(slots_, bytes / sizeof(T), T(0));
     const Code& code = program.code();
@@ -73,7 +80,6 @@ template <class T>
 Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(program)) {
     width_ = cache_line / sizeof(T);
     while (width_ < max_width && workspace_bytes() * 2 <= cache_bytes()) width_ *= 2;
-    if (getenv("TG_W")) width_ = atoi(getenv("TG_W"));
 }
 
 template <class T>

@@ -20,40 +20,108 @@ std::vector<std::uint32_t> last_uses(const Lowered& lowered, const Schedule& sch
     return last;
 }
 
+/// Hands out slots: singly, or several in a row for the results of one instruction.
+class Pool {
+   public:
+    std::uint32_t count() const { return static_cast<std::uint32_t>(block_.size()); }
+
+    std::uint32_t take() {
+        if (free_.empty()) break_block();
+        if (free_.empty()) return grow(1, no_block);
+        return pop(free_);
+    }
+
+    std::uint32_t take_row(std::uint32_t n) {
+        if (n >= free_rows_.size()) free_rows_.resize(n + 1);
+        std::uint32_t block;
+        if (free_rows_[n].empty()) {
+            block = static_cast<std::uint32_t>(blocks_.size());
+            blocks_.push_back({grow(n, block), n, 0});
+        } else {
+            block = pop(free_rows_[n]);
+        }
+        blocks_[block].live = n;
+        return blocks_[block].first;
+    }
+
+    /// A row is free when all of it is.
+    void give(std::uint32_t slot) {
+        const std::uint32_t block = block_[slot];
+        if (block == no_block)
+            free_.push_back(slot);
+        else if (--blocks_[block].live == 0)
+            free_rows_[blocks_[block].size].push_back(block);
+    }
+
+   private:
+    static constexpr std::uint32_t no_block = 0xffffffff;
+    struct Block {
+        std::uint32_t first, size, live;
+    };
+
+    static std::uint32_t pop(std::vector<std::uint32_t>& list) {
+        std::uint32_t last = list.back();
+        list.pop_back();
+        return last;
+    }
+
+    std::uint32_t grow(std::uint32_t n, std::uint32_t block) {
+        const std::uint32_t first = count();
+        block_.resize(first + n, block);
+        return first;
+    }
+
+    /// Turns a free row into single slots.
+    void break_block() {
+        for (auto& rows : free_rows_) {
+            if (rows.empty()) continue;
+            const Block& block = blocks_[pop(rows)];
+            for (std::uint32_t i = block.size; i-- > 0;) {
+                block_[block.first + i] = no_block;
+                free_.push_back(block.first + i);
+            }
+            return;
+        }
+    }
+
+    std::vector<std::uint32_t> free_, block_;  ///< block_: per slot
+    std::vector<std::vector<std::uint32_t>> free_rows_;  ///< blocks, by size
+    std::vector<Block> blocks_;
+};
+
 }  // namespace
 
 Slots allocate_slots(const Lowered& lowered, const Schedule& schedule) {
     auto last = last_uses(lowered, schedule);
     Slots slots;
+    Pool pool;
     slots.of.assign(lowered.values, no_slot);
-    std::vector<std::uint32_t> free;
-    auto take = [&] {
-        if (free.empty()) return slots.count++;
-        std::uint32_t slot = free.back();
-        free.pop_back();
-        return slot;
-    };
-    for (const SlotValue& constant : lowered.constants) slots.of[constant.slot] = take();
+    for (const SlotValue& constant : lowered.constants) slots.of[constant.slot] = pool.take();
     for (ValueId input : lowered.inputs)
-        if (input != no_value) slots.of[input] = take();
+        if (input != no_value) slots.of[input] = pool.take();
     for (std::uint32_t at = 0; at < schedule.order.size(); ++at) {
         const Instruction& i = lowered.instructions[schedule.order[at]];
         auto release_operands = [&] {
             for (std::uint32_t k = 0; k < i.words; ++k) {
                 ValueId value = lowered.operands[i.operands + k];
                 if (last[value] != at) continue;
-                free.push_back(slots.of[value]);
+                pool.give(slots.of[value]);
                 last[value] = never;  // an operand named twice is released once
             }
         };
-        // Kernels with several results store some while they still read operands.
-        const bool in_place = i.results == 1 && i.kernel != static_cast<int>(Op::loop);
-        if (in_place) release_operands();
-        for (std::uint32_t r = 0; r < i.results; ++r) slots.of[i.first_result + r] = take();
-        if (!in_place) release_operands();
+        if (has_row(i.kernel)) {
+            // Stores some results while it still reads operands.
+            const std::uint32_t row = pool.take_row(i.results);
+            for (std::uint32_t r = 0; r < i.results; ++r) slots.of[i.first_result + r] = row + r;
+            release_operands();
+        } else {
+            release_operands();
+            for (std::uint32_t r = 0; r < i.results; ++r) slots.of[i.first_result + r] = pool.take();
+        }
         for (std::uint32_t r = 0; r < i.results; ++r)
-            if (last[i.first_result + r] == at) free.push_back(slots.of[i.first_result + r]);
+            if (last[i.first_result + r] == at) pool.give(slots.of[i.first_result + r]);
     }
+    slots.count = pool.count();
     return slots;
 }
 

@@ -1,8 +1,8 @@
 """Values, gradients and Hessian-vector products by forward propagation: an independent evaluator.
 
-A HyperDual carries the value, the gradient, the derivative along one direction v and the gradient of
-that derivative (the Hessian times v). There is no graph, no adjoint and no differentiated text in
-it, so that it shares no rule with the engine.
+A HyperDual carries the value, the gradient, the derivative along one direction v and the gradient
+of that derivative (the Hessian times v). There is no graph, no adjoint and no differentiated text
+in it, so that it shares no rule with the engine.
 """
 
 from __future__ import annotations

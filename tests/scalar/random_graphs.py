@@ -7,6 +7,7 @@ whatever is left can be compared closely.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -67,24 +68,20 @@ class Grown:
         return round(float(self.random.normal()), 3)
 
 
+#: Where ops are smooth and tame; those not named are so everywhere.
+INSIDE: list[tuple[tuple[str, ...], Callable[[float], bool]]] = [
+    (("sqrt", "log", "log2", "log10"), lambda a: a > 1 / REACH),
+    (("log1p",), lambda a: a > 1 / REACH - 1),
+    (("asin", "acos"), lambda a: abs(a) < 0.9),
+    (("tan",), lambda a: abs(math.cos(a)) > 0.2),
+    (("abs", "relu", "sign"), lambda a: abs(a) > 1 / REACH),
+    (("floor", "ceil"), lambda a: abs(a - round(a)) > 1 / REACH),
+    (("exp", "expm1", "sinh", "cosh"), lambda a: abs(a) < math.log(REACH)),
+]
+
+
 def _inside(name: str, a: float) -> bool:
-    """Whether an op is smooth and tame around a."""
-    gap = 1 / REACH
-    if name in ("sqrt", "log", "log2", "log10"):
-        return a > gap
-    if name == "log1p":
-        return a > gap - 1
-    if name in ("asin", "acos"):
-        return abs(a) < 0.9
-    if name == "tan":
-        return abs(math.cos(a)) > 0.2
-    if name in ("abs", "relu", "sign"):
-        return abs(a) > gap
-    if name in ("floor", "ceil"):
-        return abs(a - round(a)) > gap
-    if name in ("exp", "expm1", "sinh", "cosh"):
-        return abs(a) < math.log(REACH)
-    return True
+    return all(tame(a) for names, tame in INSIDE if name in names)
 
 
 EXACT = ("neg", "square", "abs", "relu", "sign", "floor", "ceil", "sqrt")
@@ -154,7 +151,7 @@ def step_nary(grown: Grown, shape: str) -> None:
     picked = [grown.pick("any" if k else shape) for k in range(count)]
     duals, xs = [grown.duals[i] for i in picked], [grown.vars[i] for i in picked]
     values = sorted({d.value for d in duals})
-    apart = all(b - a > 1 / REACH for a, b in zip(values, values[1:], strict=False))
+    apart = all(b - a > 1 / REACH for a, b in itertools.pairwise(values))
     # Ties are between one Var and itself: other equal Vars may part along a direction.
     apart = apart and len({x.index for x in xs}) == len(values)
     which = int(grown.random.integers(7 if grown.functions else 5))

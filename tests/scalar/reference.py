@@ -1,4 +1,4 @@
-"""Reference values and derivatives of the op table's records, computed by mpmath from their oracles.
+"""Reference values and derivatives of the op table's records, by mpmath from their oracles.
 
 A reference value is kept as the nearest number of the tested precision and the rest in units in the
 last place, so that errors of a fraction of a unit are measured without mpmath afterwards.
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpmath import mp
+from mpmath import mp  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 import tapegrad as tg
@@ -110,13 +110,14 @@ def _reals(random: np.random.Generator, count: int, low: float, high: float) -> 
 def _first_operand(domain: str, reals: Array) -> Array:
     """Moves reals into a domain of the op table."""
     fractions = np.abs(reals) / (1 + np.abs(reals))  # crowded at both 0 and 1
-    return {
+    moved: dict[str, Callable[[], Array]] = {
         "real": lambda: reals,
         "nonzero": lambda: reals,
         "positive": lambda: np.abs(reals),
         "unit": lambda: np.copysign(fractions, reals),
         "above_minus_one": lambda: np.where(reals < 0, -fractions, reals),
-    }[domain]()
+    }
+    return moved[domain]()
 
 
 def _fitted(points: Array, domain: str, dtype: str) -> Array:
@@ -143,9 +144,9 @@ def points_of(record: Record, dtype: str, count: int, low: float, high: float) -
 def ordinary_points(record: Record, dtype: str) -> Array:
     """Points of everyday size, of every size the format has, and close to each other."""
     span = -FORMATS[dtype].lowest
-    everyday = points_of(record, dtype, 160, -8, 8)
-    small = points_of(record, dtype, 40, -40, 0)
-    every_size = points_of(record, dtype, 100, -span - 10, span)
+    everyday = points_of(record, dtype, 300, -8, 8)
+    small = points_of(record, dtype, 80, -40, 0)
+    every_size = points_of(record, dtype, 200, -span - 10, span)
     near = points_of(record, dtype, 20, -2, 2)
     if record.arity == 2 and record.domain in ("real", "positive"):
         near[:, 0] = np.abs(near[:, 1]) * (1 + FORMATS[dtype].epsilon * np.arange(20))
@@ -213,9 +214,7 @@ def _differences(function: Callable[..., Any], point: list[float]) -> list[Any]:
 @functools.cache
 def derivative_reference(record: Record, dtype: str) -> tuple[Array, Array]:
     """Points of a record with its first and second derivatives there, a row per point."""
-    points = np.vstack(
-        [points_of(record, dtype, 24, -4, 4), points_of(record, dtype, 16, -30, 8)]
-    )
+    points = np.vstack([points_of(record, dtype, 24, -4, 4), points_of(record, dtype, 16, -30, 8)])
     function = record.function()
     with mp.workprec(1600):
         rows = [_differences(function, point) for point in points.tolist()]

@@ -142,7 +142,7 @@ SPECIAL = [0.0, -0.0, 1.0, math.inf, -math.inf, math.nan]
         lambda x: x - (-0.0),
         lambda x: 0 - x,
         lambda x: 0 / x,
-        lambda x: -(-x),
+        lambda x: -(0 - x),
         lambda x: x * 1,
         lambda x: x - 0.0,
         lambda x: x + -0.0,
@@ -288,7 +288,7 @@ def test_where_conditions_can_be_combined_with_arithmetic(xy: Any) -> None:
 def test_object_arrays_of_vars_follow_numpy(xy: Any) -> None:
     a = np.array(xy)
     assert at((a * a).sum()) == pytest.approx(X * X + Y * Y)
-    assert at((a @ np.array([2.0, 3.0]))) == pytest.approx(2 * X + 3 * Y)
+    assert at(a @ np.array([2.0, 3.0])) == pytest.approx(2 * X + 3 * Y)
     assert at(np.dot(a, a)) == pytest.approx(X * X + Y * Y)
     assert at(np.exp(a)[1]) == pytest.approx(math.exp(Y), rel=1e-14)
     assert at((a**2).prod()) == pytest.approx((X * Y) ** 2)
@@ -371,7 +371,7 @@ def test_operators_refuse_what_is_no_real_number(name: str, other: Any, xy: Any)
 
 @not_real
 def test_functions_refuse_what_is_no_real_number(other: Any, xy: Any) -> None:
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: tg.exp(other),
         lambda: tg.add(xy[0], other),
         lambda: tg.maximum(other, 1.0),
@@ -379,7 +379,8 @@ def test_functions_refuse_what_is_no_real_number(other: Any, xy: Any) -> None:
         lambda: tg.sum([xy[0], other]),
         lambda: tg.softmax([other]),
         lambda: tg.dot([xy[0]], [other]),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TypeError):
             call()
 
@@ -410,7 +411,9 @@ def test_integers_beyond_floats_raise(expression: str) -> None:
         f"import tapegrad as tg\nx = tg.Graph().input()\n"
         f"try:\n    {expression}\nexcept (OverflowError, TypeError):\n    print('raised')\n"
     )
-    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stdout.strip()) == (0, "raised"), ran.stderr
 
 
@@ -516,7 +519,7 @@ def test_var_knows_its_parts(xy: Any) -> None:
     assert tg.Graph().inputs(2, "w")[1].name == "w[1]"
 
 
-@pytest.mark.parametrize("name", ["", "x y", "α", "a" * 1000, "%0", "'"])
+@pytest.mark.parametrize("name", ["", "x y", "\u00e9\u4e2d", "a" * 1000, "%0", "'"])
 def test_any_text_is_a_name(name: str) -> None:
     x = tg.Graph().input(name)
     assert (x.name or "") == name
@@ -576,7 +579,7 @@ REDUCTIONS = ["sum", "prod", "max", "min", "logsumexp"]
 
 
 @pytest.mark.parametrize(
-    "make", [list, tuple, iter, np.array, lambda v: (x for x in v), lambda v: dict.fromkeys(v)]
+    "make", [list, tuple, iter, np.array, lambda v: (x for x in v), dict.fromkeys]
 )
 @pytest.mark.parametrize("name", REDUCTIONS)
 def test_reductions_take_any_iterable(name: str, make: Any, xy: Any) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import traceback
@@ -20,6 +21,9 @@ from numpy.typing import NDArray
 
 import tapegrad as tg
 
+#: For calls that the types forbid.
+untyped: Any = tg
+
 DTYPES = ["float64", "float32"]
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
@@ -27,7 +31,9 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 def mixed(x: Any) -> Any:
     """A function with sums, products, functions, a choice and a softmax."""
     y = tg.softmax([x[0], x[1] * 2, x[2], x[0] * x[1], 0.5])[1]
-    return tg.where(x[0] > x[1], tg.exp(x[0]) * x[2], tg.sin(x[1])) + y * tg.logsumexp(x) + tg.sum(x)
+    return (
+        tg.where(x[0] > x[1], tg.exp(x[0]) * x[2], tg.sin(x[1])) + y * tg.logsumexp(x) + tg.sum(x)
+    )
 
 
 def mixed_program(dtype: str = "float64", **options: Any) -> tg.Program:
@@ -127,18 +133,18 @@ def test_a_missing_input_is_named() -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda x: tg.compile(1.0),  # type: ignore[arg-type]
-        lambda x: tg.compile([x, 1.0]),
-        lambda x: tg.compile(None),  # type: ignore[arg-type]
-        lambda x: tg.compile([[x]]),
-        lambda x: tg.compile(x, wrt=[1.0]),  # type: ignore[list-item]
-        lambda x: tg.compile(x, wrt=3),  # type: ignore[arg-type]
-        lambda x: tg.compile(x, inputs=["x"]),  # type: ignore[list-item]
-        lambda x: tg.compile(x, dtype="int64"),
-        lambda x: tg.compile(x, dtype="float16"),
-        lambda x: tg.compile(x, dtype="complex128"),
-        lambda x: tg.compile(x, dtype="no such"),
-        lambda x: tg.compile(x, dtype=object),
+        lambda x: untyped.compile(1.0),
+        lambda x: untyped.compile([x, 1.0]),
+        lambda x: untyped.compile(None),
+        lambda x: untyped.compile([[x]]),
+        lambda x: untyped.compile(x, wrt=[1.0]),
+        lambda x: untyped.compile(x, wrt=3),
+        lambda x: untyped.compile(x, inputs=["x"]),
+        lambda x: untyped.compile(x, dtype="int64"),
+        lambda x: untyped.compile(x, dtype="float16"),
+        lambda x: untyped.compile(x, dtype="complex128"),
+        lambda x: untyped.compile(x, dtype="no such"),
+        lambda x: untyped.compile(x, dtype=object),
     ],
 )
 def test_wrong_types_are_dtype_errors(make: Any) -> None:
@@ -254,7 +260,9 @@ def test_code_of_every_width_of_words_computes_the_same(instructions: int, isa: 
     partial = [tg.exp(-t) * s for t, s in zip(terms, reversed(terms), strict=True)]
     program = tg.compile([tg.sum(partial), tg.max(terms)], wrt=x)
     point = np.array([0.1, 0.7, -0.4, 1.9])
-    inner = np.sin(point[np.arange(instructions) % 4] * (1 + np.arange(instructions) / instructions))
+    inner = np.sin(
+        point[np.arange(instructions) % 4] * (1 + np.arange(instructions) / instructions)
+    )
     values, jacobian = program(point)
     np.testing.assert_allclose(values[0], (np.exp(-inner) * inner[::-1]).sum(), rtol=1e-10)
     assert values[1] == pytest.approx(inner.max(), rel=1e-14)
@@ -314,9 +322,9 @@ LAYOUTS: dict[str, Callable[[NDArray[Any]], Any]] = {
     "float16": lambda a: a.astype(np.float16),
     "long double": lambda a: a.astype(np.longdouble),
     "list of NumPy numbers": lambda a: [list(row) for row in a] if a.ndim == 2 else list(a),
-    "memoryview": lambda a: memoryview(np.ascontiguousarray(a)),
+    "memoryview": lambda a: np.ascontiguousarray(a).data,
     "subclass": lambda a: a.view(np.recarray),
-    "list of arrays": lambda a: list(a),
+    "list of arrays": list,
 }
 
 
@@ -363,7 +371,9 @@ def test_points_that_are_not_real_are_dtype_errors(point: Any) -> None:
         mixed_program().batch([point] if isinstance(point, list) else point[None])
 
 
-@pytest.mark.parametrize("point", [None, "abc", object(), {}, [object(), 1.0, 2.0], [[1], [2, 3], 4]])
+@pytest.mark.parametrize(
+    "point", [None, "abc", object(), {}, [object(), 1.0, 2.0], [[1], [2, 3], 4]]
+)
 def test_points_that_are_no_arrays_raise(point: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         mixed_program()(point)
@@ -404,14 +414,15 @@ def test_shape_errors_say_what_was_expected_and_what_came() -> None:
 
 def test_wrong_calls_are_type_errors() -> None:
     program: Any = mixed_program()
-    for call in (
-        lambda: program(),
+    calls: list[Callable[[], Any]] = [
+        program,
         lambda: program(POINT, POINT, POINT),
         lambda: program(POINT, typo=1),
         lambda: program(POINT, out=None, typo=1),
-        lambda: program.batch(),
+        program.batch,
         lambda: program.batch([POINT], rows=3),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TypeError):
             call()
 
@@ -578,6 +589,17 @@ def test_bits_do_not_depend_on_threads(rows: int, threads: int | None) -> None:
     got = program.batch(x, threads=threads)
     np.testing.assert_array_equal(got[0], want[0])
     np.testing.assert_array_equal(got[1], want[1])
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_batches_longer_than_a_slice_are_whole(threads: int) -> None:
+    """Rows are worked off in slices between which signals are looked at."""
+    x = tg.Graph().inputs(2)
+    program = tg.compile(x[0] * x[1], wrt=x)
+    rows = np.random.default_rng(0).normal(size=(2_500_000, 2))
+    values, gradients = program.batch(rows, threads=threads)
+    np.testing.assert_array_equal(values, rows[:, 0] * rows[:, 1])
+    np.testing.assert_array_equal(gradients, rows[:, ::-1])
 
 
 @pytest.mark.parametrize("threads", [0, -1, -100])
@@ -826,6 +848,24 @@ def test_dead_nodes_are_not_compiled() -> None:
     assert tg.compile(x[0] * x[1]).stats["instructions"] == 1
     part = tg.softmax(x)[1]
     assert tg.compile(part).stats["instructions"] == 1
+
+
+@pytest.mark.parametrize("name", tg.isas())
+def test_the_environment_chooses_the_instruction_set(name: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", "import tapegrad; print(tapegrad.isa())"],
+        env={**os.environ, "TAPEGRAD_ISA": name},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.strip() == name
+
+
+def test_programs_run_on_the_instruction_set_in_use_and_say_so(isa: str) -> None:
+    program = mixed_program()
+    assert program.stats["isa"] == isa
+    assert isa in program.explain()
 
 
 def test_set_isa_refuses_unknown_names_and_keeps_the_one_in_use() -> None:

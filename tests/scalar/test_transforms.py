@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
+
+#: For calls that the types forbid.
+untyped: Any = tg
 
 
 def at(vars_: Any, *point: float) -> Any:
@@ -17,11 +21,19 @@ def at(vars_: Any, *point: float) -> Any:
 
 # ---- grad of Vars ------------------------------------------------------------------------------
 
+
+def _logistic(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
 #: A function, and its derivatives of order 1 to 4 as NumPy text.
 ORDERS: dict[str, tuple[Any, list[Any]]] = {
     "exp": (tg.exp, [np.exp] * 4),
     "sin": (tg.sin, [np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x), np.sin]),
-    "log": (tg.log, [lambda x, k=k: -((-1) ** k) * math.factorial(k - 1) / x**k for k in (1, 2, 3, 4)]),
+    "log": (
+        tg.log,
+        [lambda x, k=k: -((-1) ** k) * math.factorial(k - 1) / x**k for k in (1, 2, 3, 4)],
+    ),
     "x**4": (
         lambda x: x**4,
         [lambda x: 4 * x**3, lambda x: 12 * x**2, lambda x: 24 * x, lambda x: 24.0],
@@ -45,25 +57,27 @@ ORDERS: dict[str, tuple[Any, list[Any]]] = {
             lambda x: np.exp(np.sin(x)) * np.cos(x),
             lambda x: np.exp(np.sin(x)) * (np.cos(x) ** 2 - np.sin(x)),
             lambda x: np.exp(np.sin(x)) * np.cos(x) * (np.cos(x) ** 2 - 3 * np.sin(x) - 1),
-            lambda x: np.exp(np.sin(x))
-            * (
-                np.cos(x) ** 4
-                - 6 * np.cos(x) ** 2 * np.sin(x)
-                - 4 * np.cos(x) ** 2
-                + 3 * np.sin(x) ** 2
-                + np.sin(x)
+            lambda x: (
+                np.exp(np.sin(x))
+                * (
+                    np.cos(x) ** 4
+                    - 6 * np.cos(x) ** 2 * np.sin(x)
+                    - 4 * np.cos(x) ** 2
+                    + 3 * np.sin(x) ** 2
+                    + np.sin(x)
+                )
             ),
         ],
     ),
     "logsumexp": (
         lambda x: tg.logsumexp([x, 0.0]),
         [
-            lambda x: _logistic(x),
+            _logistic,
             lambda x: _logistic(x) * (1 - _logistic(x)),
             lambda x: _logistic(x) * (1 - _logistic(x)) * (1 - 2 * _logistic(x)),
-            lambda x: _logistic(x)
-            * (1 - _logistic(x))
-            * (1 - 6 * _logistic(x) + 6 * _logistic(x) ** 2),
+            lambda x: (
+                _logistic(x) * (1 - _logistic(x)) * (1 - 6 * _logistic(x) + 6 * _logistic(x) ** 2)
+            ),
         ],
     ),
     "softmax": (
@@ -71,9 +85,9 @@ ORDERS: dict[str, tuple[Any, list[Any]]] = {
         [
             lambda x: _logistic(x) * (1 - _logistic(x)),
             lambda x: _logistic(x) * (1 - _logistic(x)) * (1 - 2 * _logistic(x)),
-            lambda x: _logistic(x)
-            * (1 - _logistic(x))
-            * (1 - 6 * _logistic(x) + 6 * _logistic(x) ** 2),
+            lambda x: (
+                _logistic(x) * (1 - _logistic(x)) * (1 - 6 * _logistic(x) + 6 * _logistic(x) ** 2)
+            ),
         ],
     ),
     "prod": (
@@ -86,10 +100,6 @@ ORDERS: dict[str, tuple[Any, list[Any]]] = {
         ],
     ),
 }
-
-
-def _logistic(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
 
 
 @pytest.mark.parametrize("name", ORDERS)
@@ -109,7 +119,11 @@ def test_derivatives_of_order_one_to_four(name: str, isa: str) -> None:
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
 def test_hessians_are_symmetric(n: int) -> None:
     x = tg.Graph().inputs(n)
-    y = tg.sum(tg.softmax(x * x)) + tg.softmax(x)[0] * tg.logsumexp(x) + tg.prod(x) / (2 + x[0] ** 2)
+    y = (
+        tg.sum(tg.softmax(x * x))
+        + tg.softmax(x)[0] * tg.logsumexp(x)
+        + tg.prod(x) / (2 + x[0] ** 2)
+    )
     hessian = [tg.grad(first, x) for first in tg.grad(y, x)]
     got = at([v for row in hessian for v in row], *np.linspace(0.3, 1.1, n)).reshape(n, n)
     np.testing.assert_allclose(got, got.T, rtol=1e-12, atol=1e-14)
@@ -198,14 +212,14 @@ def test_grad_adds_nothing_when_asked_again() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: tg.grad(x),
-        lambda x: tg.grad(3.0),  # type: ignore[call-overload]
-        lambda x: tg.grad("x", x),
-        lambda x: tg.grad(x, 3.0),
-        lambda x: tg.grad(x, [x, 3.0]),
-        lambda x: tg.grad(x, None),
-        lambda x: tg.grad([x], x),
-        lambda x: tg.value_and_grad(3.0)([1.0]),  # type: ignore[arg-type]
+        untyped.grad,
+        lambda x: untyped.grad(3.0),
+        lambda x: untyped.grad("x", x),
+        lambda x: untyped.grad(x, 3.0),
+        lambda x: untyped.grad(x, [x, 3.0]),
+        lambda x: untyped.grad(x, None),
+        lambda x: untyped.grad([x], x),
+        lambda x: untyped.value_and_grad(3.0)([1.0]),
     ],
 )
 def test_wrong_arguments_are_type_errors(call: Any) -> None:
@@ -216,7 +230,7 @@ def test_wrong_arguments_are_type_errors(call: Any) -> None:
 def test_grad_of_a_function_by_vars_is_refused() -> None:
     x: Any = tg.Graph().input()
     with pytest.raises(TypeError):
-        tg.grad(lambda z: z * z, x)  # type: ignore[call-overload]
+        untyped.grad(lambda z: z * z, x)
 
 
 # ---- functions ---------------------------------------------------------------------------------
@@ -229,7 +243,14 @@ def bowl(x: Any) -> Any:
 
 @pytest.mark.parametrize(
     "point",
-    [0.5, [1.0, 2.0, 3.0], [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], np.ones((2, 1, 3)), [7], np.int64(3)],
+    [
+        0.5,
+        [1.0, 2.0, 3.0],
+        [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]],
+        np.ones((2, 1, 3)),
+        [7],
+        np.int64(3),
+    ],
 )
 def test_gradients_of_functions_have_the_shape_of_the_point(point: Any) -> None:
     value, gradient = tg.value_and_grad(bowl)(point)
@@ -248,7 +269,13 @@ def test_a_function_is_recorded_once_per_shape() -> None:
         return bowl(x)
 
     f = tg.value_and_grad(function)
-    for point in ([1.0, 2.0], [3.0, 4.0], (5, 6), np.float32([7, 8]), np.array([1.0, 2, 3, 4])[::2]):
+    for point in (
+        [1.0, 2.0],
+        [3.0, 4.0],
+        (5, 6),
+        np.array([7, 8], np.float32),
+        np.array([1.0, 2, 3, 4])[::2],
+    ):
         assert f(point)[0] == float((np.asarray(point, float) ** 2).sum())
     assert calls == [(2,)]
     f([1.0])
@@ -286,12 +313,18 @@ def test_float32_functions_compute_in_float32() -> None:
 )
 def test_constant_functions_have_gradient_zero(constant: Any) -> None:
     value, gradient = tg.value_and_grad(lambda x: constant)([1.0, 2.0])
-    assert (value, gradient.tolist()) == (float(constant), [0.0, 0.0])
+    assert (value, gradient.tolist()) == (float(np.ravel(constant)[0]), [0.0, 0.0])
 
 
 def test_a_result_in_an_array_of_one_is_taken() -> None:
-    for wrap in (lambda v: np.array([v]), lambda v: np.array(v), lambda v: np.array([[v]])):
-        assert tg.grad(lambda x, wrap=wrap: wrap(tg.sum(x)))([1.0, 2.0]).tolist() == [1.0, 1.0]
+    wraps: list[Callable[[Any], Any]] = [
+        lambda v: np.array([v]),
+        np.array,
+        lambda v: np.array([[v]]),
+    ]
+    for wrap in wraps:
+        gradient = tg.grad(lambda x: wrap(tg.sum(x)))  # noqa: B023  used in this round only
+        assert gradient([1.0, 2.0]).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +360,7 @@ def test_empty_points_are_shape_errors(point: Any) -> None:
         tg.grad(bowl)(point)
 
 
-@pytest.mark.parametrize("point", [None, "a", [1j], ["a"], [[1.0], [2.0, 3.0]], object()])
+@pytest.mark.parametrize("point", ["a", [1j], ["a"], [[1.0], [2.0, 3.0]], object()])
 def test_points_that_are_not_numbers_raise(point: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         tg.grad(bowl)(point)

@@ -85,7 +85,7 @@ class Program(_core.Program):
             if number < (1 if name == "every" else 0):
                 raise ShapeError(f"minimize: expected {name} not to be negative, got {number}")
         starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0, dtype=self.dtype)
-        found = self._minimize(
+        found = self.descend(
             starts, method, steps, lr, *betas, eps, history, callback, every if callback else 0, threads
         )
         return Minimum(*found)

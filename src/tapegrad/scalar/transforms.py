@@ -100,6 +100,8 @@ def grad(output: Var | ScalarFunction, wrt: Var | Iterable[Var] | None = None) -
     if not isinstance(output, Var):
         if not callable(output):
             raise DTypeError(f"grad: expected a Var or a function, got {type(output).__name__}")
+        if wrt is not None:
+            raise DTypeError("grad: a function takes its point when called, as tg.grad(f)(x)")
         return Replayed(output, "float64", "grad")
     if wrt is None:
         raise DTypeError("grad: expected the Vars to differentiate by, as tg.grad(y, x)")

@@ -1,0 +1,84 @@
+"""The README's Python blocks and the examples in docstrings run and print what they say."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import pkgutil
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapegrad as tg
+
+README = Path(__file__).parents[1] / "README.md"
+BLOCK = re.compile(
+    r"^```python[^\n]*\n(?P<code>.*?)^```[ \t]*$"
+    r"(?:\s*^```(?:text|console|output)?[ \t]*\n(?P<printed>.*?)^```[ \t]*$)?",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def blocks() -> list[Any]:
+    """Every Python block with what it should print, or None; named by its line."""
+    text = README.read_text(encoding="utf-8")
+    return [
+        pytest.param(
+            match["code"], match["printed"], id=f"line {text.count(chr(10), 0, match.start()) + 1}"
+        )
+        for match in BLOCK.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize(("code", "printed"), blocks())
+def test_readme_block_runs_and_prints_what_it_says(
+    code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(code, str(README), "exec"), {"__name__": "__main__"})
+    if printed is not None:
+        assert out.getvalue().split() == printed.split()
+
+
+def test_a_block_is_paired_with_the_output_right_behind_it() -> None:
+    text = "```python\na\n```\n\n```text\n1\n```\n\n```python\nb\n```\nwords\n```text\n2\n```\n"
+    found = [(match["code"], match["printed"]) for match in BLOCK.finditer(text)]
+    assert found == [("a\n", "1\n"), ("b\n", None)]
+
+
+MODULES = [
+    "tapegrad",
+    *(
+        module.name
+        for module in pkgutil.walk_packages(tg.__path__, "tapegrad.")
+        if "._core" not in module.name and not module.name.endswith("__main__")
+    ),
+]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_in_docstrings_run(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(tg.__all__) - {"errors"}))
+def test_everything_public_has_a_docstring(name: str) -> None:
+    assert inspect.getdoc(getattr(tg, name))
+
+
+@pytest.mark.parametrize("name", ["compile", "grad", "value_and_grad"])
+def test_public_python_functions_have_a_runnable_example(name: str) -> None:
+    assert ">>>" in (inspect.getdoc(getattr(tg, name)) or "")
+
+
+@pytest.mark.parametrize("name", ["minimize", "explain"])
+def test_public_methods_have_a_runnable_example(name: str) -> None:
+    assert ">>>" in (inspect.getdoc(getattr(tg.Program, name)) or "")
