@@ -98,7 +98,8 @@ nb::object record_power(const Operand& a, const Operand& b) {
     if (e == 2.0 || e == 3.0 || e == 4.0) {
         const NodeId square = g.unary(Op::square, x);
         if (e == 2.0) return make_var(graph, square);
-        return make_var(graph, e == 3.0 ? g.binary(Op::mul, square, x) : g.unary(Op::square, square));
+        return make_var(graph,
+                        e == 3.0 ? g.binary(Op::mul, square, x) : g.unary(Op::square, square));
     }
     return record_binary(Op::pow, a, b);
 }
@@ -136,8 +137,9 @@ PyObject* compare_slot(PyObject* a, PyObject* b, int how) {
 
 Py_hash_t hash_slot(PyObject* a) {
     const Var& var = *as_var(a);
-    auto hash = static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(var.graph.get()) / 16 *
-                                       1000003u) ^ static_cast<Py_hash_t>(var.id);
+    auto hash =
+        static_cast<Py_hash_t>(reinterpret_cast<std::uintptr_t>(var.graph.get()) / 16 * 1000003u) ^
+        static_cast<Py_hash_t>(var.id);
     return hash == -1 ? -2 : hash;
 }
 
@@ -302,7 +304,8 @@ nb::object dot(nb::handle first, nb::handle second) {
 nb::list softmax(nb::handle values) {
     const Sequence sequence = parse("softmax", values);
     const auto count = sequence.operands.size();
-    if (!count) raise("ShapeError", "softmax: expected at least one operand, got an empty sequence");
+    if (!count)
+        raise("ShapeError", "softmax: expected at least one operand, got an empty sequence");
     auto graph = sequence.graph ? sequence.graph : std::make_shared<Graph>();
     const NodeId header =
         graph->multi(Op::softmax, sequence.nodes(*graph), static_cast<std::uint32_t>(count));
@@ -398,7 +401,8 @@ std::string number_text(double value) {
 std::string short_text(const Graph& graph, NodeId id) {
     const Node& node = graph.node(id);
     if (node.op() == Op::constant) return number_text(graph.constant_value(id));
-    if (node.op() == Op::input && !graph.input_name(node.a).empty()) return graph.input_name(node.a);
+    if (node.op() == Op::input && !graph.input_name(node.a).empty())
+        return graph.input_name(node.a);
     if (node.op() == Op::projection)
         return "%" + std::to_string(node.a) + "[" + std::to_string(node.b) + "]";
     return "%" + std::to_string(id);
@@ -428,8 +432,8 @@ nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::size_t count,
     npy_intp shape[1] = {static_cast<npy_intp>(count)};
     nb::object array = nb::steal(PyArray_SimpleNew(1, shape, NPY_OBJECT));
     if (!array.is_valid()) throw nb::python_error();
-    auto* items = static_cast<PyObject**>(
-        PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
+    auto* items =
+        static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
     for (std::size_t i = 0; i < count; ++i) {
         NodeId id = graph->input(name ? *name + "[" + std::to_string(i) + "]" : std::string());
         PyObject* old = items[i];
@@ -513,14 +517,16 @@ const std::shared_ptr<Graph>& common_graph(const char* op, const Var& a, const V
 }
 
 void bind_graph(nb::module_& m) {
-    nb::class_<Graph>(m, "Graph", "The record of a scalar computation: an append-only list of nodes.")
+    nb::class_<Graph>(m, "Graph",
+                      "The record of a scalar computation: an append-only list of nodes.")
         .def(nb::init<>())
         .def(
             "input",
             [](const std::shared_ptr<Graph>& g, std::optional<std::string> name) {
                 return make_var(g, g->input(name.value_or("")));
             },
-            nb::arg("name") = nb::none(), nb::sig("def input(self, name: str | None = None) -> Var"),
+            nb::arg("name") = nb::none(),
+            nb::sig("def input(self, name: str | None = None) -> Var"),
             "A new variable of the graph.")
         .def("inputs", &inputs_array, nb::arg("count"), nb::arg("name") = nb::none(),
              nb::sig("def inputs(self, count: int, name: str | None = None) -> "
@@ -534,8 +540,9 @@ void bind_graph(nb::module_& m) {
             nb::arg("value"), nb::sig("def constant(self, value: float) -> Var"),
             "A number as a Var.")
         .def("__len__", &Graph::size)
-        .def_prop_ro("n_inputs", [](const Graph& g) { return g.inputs().size(); },
-                     "How many variables the graph has.")
+        .def_prop_ro(
+            "n_inputs", [](const Graph& g) { return g.inputs().size(); },
+            "How many variables the graph has.")
         .def_prop_ro("nbytes", &Graph::bytes, "Memory held by the record.")
         .def("__repr__", [](const Graph& g) {
             return "<Graph: " + std::to_string(g.size()) + " nodes, " +
@@ -546,10 +553,13 @@ void bind_graph(nb::module_& m) {
                                "A scalar of a graph. Arithmetic on Vars records more nodes.");
     var_type = reinterpret_cast<PyTypeObject*>(var.ptr());
     var.def("__repr__", [](const Var& v) { return describe(*v.graph, v.id); })
-        .def_prop_ro("graph", [](const Var& v) { return v.graph; }, "The graph it belongs to.")
-        .def_prop_ro("index", [](const Var& v) { return v.id; }, "Its place in the graph.")
-        .def_prop_ro("op", [](const Var& v) { return info(v.graph->op(v.id)).name; },
-                     "The operation that makes it: 'input', 'constant', 'mul', ...")
+        .def_prop_ro(
+            "graph", [](const Var& v) { return v.graph; }, "The graph it belongs to.")
+        .def_prop_ro(
+            "index", [](const Var& v) { return v.id; }, "Its place in the graph.")
+        .def_prop_ro(
+            "op", [](const Var& v) { return info(v.graph->op(v.id)).name; },
+            "The operation that makes it: 'input', 'constant', 'mul', ...")
         .def_prop_ro("operands", &operands_tuple, nb::sig("def operands(self) -> tuple[Var, ...]"),
                      "What it is computed from.")
         .def_prop_ro(
@@ -562,9 +572,10 @@ void bind_graph(nb::module_& m) {
             },
             "The name of an input, or None.");
     // Methods let NumPy's functions work on arrays of Vars: np.exp calls .exp() of each element.
-#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                                    \
-    var.def(#name, [](nb::handle self) { return unary_function<Op::name>(self); },              \
-            nb::sig("def " #name "(self) -> Var"), doc);
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                   \
+    var.def(                                                                   \
+        #name, [](nb::handle self) { return unary_function<Op::name>(self); }, \
+        nb::sig("def " #name "(self) -> Var"), doc);
 #define OP2(...)
 #include "scalar/ops.def"
 #undef OP1
@@ -575,12 +586,12 @@ void bind_functions(nb::module_& m) {
     nb::module_ f = m.def_submodule("functions", "Functions of Vars, numbers and arrays of them.");
     nb::list names;
 #define ARRAY "numpy.typing.NDArray[typing.Any]"
-#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                                  \
-    f.def(#name, &unary_function<Op::name>, nb::arg("a"),                                     \
-          nb::sig("def " #name "(a: " ANY_OPERAND ") -> typing.Any"), doc);                   \
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                \
+    f.def(#name, &unary_function<Op::name>, nb::arg("a"),                   \
+          nb::sig("def " #name "(a: " ANY_OPERAND ") -> typing.Any"), doc); \
     names.append(#name);
-#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                              \
-    f.def(#name, &binary_function<Op::name>, nb::arg("a"), nb::arg("b"),                      \
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                                \
+    f.def(#name, &binary_function<Op::name>, nb::arg("a"), nb::arg("b"),                        \
           nb::sig("def " #name "(a: " ANY_OPERAND ", b: " ANY_OPERAND ") -> typing.Any"), doc); \
     names.append(#name);
 #define ANY_OPERAND "tapegrad._core.Var | float | " ARRAY
@@ -591,12 +602,11 @@ void bind_functions(nb::module_& m) {
           nb::sig("def where(condition: " ANY_OPERAND ", a: " ANY_OPERAND ", b: " ANY_OPERAND
                   ") -> typing.Any"),
           info(Op::where).doc);
-#define REDUCTION(name)                                                                       \
-    f.def(#name, [](nb::handle values) { return reduction(Op::name, values); },               \
-          nb::arg("values"),                                                                  \
-          nb::sig("def " #name                                                                \
-                  "(values: collections.abc.Iterable[typing.Any]) -> typing.Any"),            \
-          info(Op::name).doc);                                                                \
+#define REDUCTION(name)                                                                          \
+    f.def(                                                                                       \
+        #name, [](nb::handle values) { return reduction(Op::name, values); }, nb::arg("values"), \
+        nb::sig("def " #name "(values: collections.abc.Iterable[typing.Any]) -> typing.Any"),    \
+        info(Op::name).doc);                                                                     \
     names.append(#name);
     REDUCTION(sum)
     REDUCTION(prod)

@@ -63,9 +63,9 @@ nb::list isas() {
 
 void choose_isa(const std::string& name) {
     if (!set_isa(name.c_str()))
-        throw nb::value_error(("set_isa: no instruction set '" + name +
-                               "' here; isas() lists those there are")
-                                  .c_str());
+        throw nb::value_error(
+            ("set_isa: no instruction set '" + name + "' here; isas() lists those there are")
+                .c_str());
 }
 
 void check_wanted_isa() {

@@ -28,8 +28,8 @@ namespace {
 struct Compiled {
     std::variant<std::unique_ptr<Runner<double>>, std::unique_ptr<Runner<float>>> runner;
     std::shared_ptr<const Program> program;
-    bool scalar;         ///< one output, given as a Var and not in a sequence
-    bool with_gradient;  ///< returns (values, derivatives)
+    bool scalar;                          ///< one output, given as a Var and not in a sequence
+    bool with_gradient;                   ///< returns (values, derivatives)
     std::vector<std::int64_t> wrt_input;  ///< per derivative the input it belongs to, or -1
 
     bool is_double() const { return runner.index() == 0; }
@@ -88,9 +88,9 @@ nb::object input_array(const Compiled& c, const char* what, PyObject* object, in
           PyTypeNum_ISOBJECT(type)))
         raise("DTypeError", std::string(what) + ": expected real numbers, got dtype " +
                                 dtype_text(array_of(array)));
-    nb::object converted = nb::steal(PyArray_FromAny(
-        array.ptr(), PyArray_DescrFromType(c.typenum()), 0, 0,
-        NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_FORCECAST, nullptr));
+    nb::object converted = nb::steal(
+        PyArray_FromAny(array.ptr(), PyArray_DescrFromType(c.typenum()), 0, 0,
+                        NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_FORCECAST, nullptr));
     if (!converted.is_valid()) throw nb::python_error();
     return converted;
 }
@@ -130,8 +130,7 @@ Outs split_out(const Compiled& c, PyObject* out) {
     if (!out || out == Py_None) return {};
     if (!c.with_gradient) return {out, nullptr};
     if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 2)
-        raise("ShapeError",
-              "out: expected a tuple (values, derivatives), got " + type_name(out));
+        raise("ShapeError", "out: expected a tuple (values, derivatives), got " + type_name(out));
     return {PyTuple_GET_ITEM(out, 0), PyTuple_GET_ITEM(out, 1)};
 }
 
@@ -278,9 +277,8 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
     const npy_intp column_stride = PyArray_STRIDE(array, 1) / size;
     const T* data = static_cast<const T*>(PyArray_DATA(array));
     T* value_data = static_cast<T*>(PyArray_DATA(array_of(values)));
-    T* derivative_data = derivatives.is_valid()
-                             ? static_cast<T*>(PyArray_DATA(array_of(derivatives)))
-                             : nullptr;
+    T* derivative_data =
+        derivatives.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(derivatives))) : nullptr;
 
     // A slice of rows takes some 50 ms; signals are looked at between slices.
     const auto cost = static_cast<npy_intp>(runner.program().stats().instructions) + 100;
@@ -372,8 +370,7 @@ class Minimization {
     Minimization(const Compiled& c, const Runner<T>& runner, nb::handle x0,
                  const MinimizeArguments& a)
         : compiled_(c), arguments_(a) {
-        const bool many =
-            PyArray_Check(x0.ptr()) && PyArray_NDIM(array_of(x0.ptr())) == 2;
+        const bool many = PyArray_Check(x0.ptr()) && PyArray_NDIM(array_of(x0.ptr())) == 2;
         nb::object start = input_array(c, "minimize x0", x0.ptr(), many ? 2 : 1);
         start = nb::steal(PyArray_NewCopy(array_of(start), NPY_CORDER));
         if (!start.is_valid()) throw nb::python_error();
@@ -402,12 +399,13 @@ class Minimization {
    private:
     using Clock = std::chrono::steady_clock;
 
-    /// Takes a piece of steps and returns the size of the next: some 20 ms, so that Ctrl-C is heard.
+    /// Takes a piece of steps and returns the size of the next: some 20 ms, so that Ctrl-C is
+    /// heard.
     std::size_t advance(std::size_t piece) {
         piece = std::min(piece, arguments_.steps - descent_->taken());
         if (arguments_.callback_every)
-            piece = std::min(piece, arguments_.callback_every -
-                                        descent_->taken() % arguments_.callback_every);
+            piece = std::min(
+                piece, arguments_.callback_every - descent_->taken() % arguments_.callback_every);
         const auto start = Clock::now();
         {
             Unlocked unlocked(true);
@@ -415,7 +413,9 @@ class Minimization {
                               std::max<std::size_t>(arguments_.history_every, 1));
         }
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        return seconds < 0.01 ? piece * 2 : seconds > 0.04 ? std::max<std::size_t>(piece / 2, 1) : piece;
+        return seconds < 0.01   ? piece * 2
+               : seconds > 0.04 ? std::max<std::size_t>(piece / 2, 1)
+                                : piece;
     }
 
     bool interrupted() {
@@ -427,12 +427,13 @@ class Minimization {
 
     /// Calls back if it is time; true from the callback, or Ctrl-C within it, ends the run.
     bool wants_to_stop() {
-        if (!arguments_.callback_every || descent_->taken() % arguments_.callback_every) return false;
+        if (!arguments_.callback_every || descent_->taken() % arguments_.callback_every)
+            return false;
         descent_->settle();  // the value at x, not the one before the last step
         auto [x, value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
-        PyObject* answer = PyObject_CallFunction(arguments_.callback.ptr(), "nOO",
-                                                 static_cast<Py_ssize_t>(descent_->taken()),
-                                                 x.ptr(), value.ptr());
+        PyObject* answer =
+            PyObject_CallFunction(arguments_.callback.ptr(), "nOO",
+                                  static_cast<Py_ssize_t>(descent_->taken()), x.ptr(), value.ptr());
         if (answer) {
             const int truth = PyObject_IsTrue(answer);
             Py_DECREF(answer);
@@ -474,8 +475,7 @@ class Minimization {
         const auto m = static_cast<npy_intp>(rows), k = static_cast<npy_intp>(count_);
         nb::object array = many_ ? output_array(compiled_, "history", nullptr, {m, k})
                                  : output_array(compiled_, "history", nullptr, {m});
-        std::copy_n(history_.data(), rows * count_,
-                    static_cast<T*>(PyArray_DATA(array_of(array))));
+        std::copy_n(history_.data(), rows * count_, static_cast<T*>(PyArray_DATA(array_of(array))));
         return array;
     }
 
@@ -488,9 +488,8 @@ class Minimization {
 };
 
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
-                   double lr, double beta1, double beta2, double epsilon,
-                   std::size_t history_every, nb::object callback, std::size_t callback_every,
-                   std::optional<int> threads) {
+                   double lr, double beta1, double beta2, double epsilon, std::size_t history_every,
+                   nb::object callback, std::size_t callback_every, std::optional<int> threads) {
     if (!c.scalar || !c.with_gradient)
         raise("GradError",
               "minimize: the program must have one output and its gradient; compile it as "
@@ -506,7 +505,11 @@ nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, 
     if (method != "sgd" && method != "adam")
         throw nb::value_error(
             ("minimize: expected method 'sgd' or 'adam', got '" + method + "'").c_str());
-    a.options = {method == "sgd" ? Method::sgd : Method::adam, lr, beta1, beta2, epsilon,
+    a.options = {method == "sgd" ? Method::sgd : Method::adam,
+                 lr,
+                 beta1,
+                 beta2,
+                 epsilon,
                  checked_threads(threads)};
     return std::visit(
         [&](const auto& runner) {
@@ -555,14 +558,13 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
         raise("CompileError", "compile: a program with a scalar result has one output, got " +
                                   std::to_string(output_vars.size()));
     if (dtype != "float64" && dtype != "float32")
-        raise("DTypeError",
-              "compile: expected dtype 'float64' or 'float32', got '" + dtype + "'");
+        raise("DTypeError", "compile: expected dtype 'float64' or 'float32', got '" + dtype + "'");
     const Var& first = *output_vars[0];
     const Graph& graph = *first.graph;
     const auto output_ids = ids_of(output_vars, first);
     const bool with_gradient = !wrt.is_none();
-    const auto wrt_ids = with_gradient ? ids_of(vars_of(wrt, "compile: wrt"), first)
-                                       : std::vector<NodeId>();
+    const auto wrt_ids =
+        with_gradient ? ids_of(vars_of(wrt, "compile: wrt"), first) : std::vector<NodeId>();
     const auto ids = input_ids(graph, first, inputs);
     auto program = Program::compile(graph, output_ids, wrt_ids, with_gradient, ids);
 
@@ -656,7 +658,8 @@ void bind_program(nb::module_& m) {
                     "collections.abc.Sequence[Var] | None, inputs: collections.abc.Sequence[Var] | "
                     "None, dtype: str, scalar: bool) -> None"))
         .def(
-            "_call", [](const Compiled& c, nb::handle x, nb::handle out) {
+            "_call",
+            [](const Compiled& c, nb::handle x, nb::handle out) {
                 return call(c, x.ptr(), out.ptr());
             },
             nb::arg("x"), nb::arg("out") = nb::none(),
@@ -672,8 +675,9 @@ void bind_program(nb::module_& m) {
                     c.runner);
             },
             nb::arg("x"), nb::arg("threads") = nb::none(), nb::arg("out") = nb::none(),
-            nb::sig("def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, out: "
-                    "typing.Any = None) -> typing.Any"),
+            nb::sig(
+                "def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, out: "
+                "typing.Any = None) -> typing.Any"),
             "The program at every row of x.")
         .def("descend", &minimize, nb::arg("x0"), nb::arg("method"), nb::arg("steps"),
              nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("epsilon"),
@@ -685,9 +689,9 @@ void bind_program(nb::module_& m) {
                      "tuple[typing.Any, ...]"),
              "The native loop behind minimize().")
         .def("columns",
-             static_cast<nb::list (*)(const Compiled&, nb::handle, bool, std::optional<int>)>(&columns),
-             nb::arg("inputs"), nb::arg("sum") = false,
-             nb::arg("threads") = nb::none(),
+             static_cast<nb::list (*)(const Compiled&, nb::handle, bool, std::optional<int>)>(
+                 &columns),
+             nb::arg("inputs"), nb::arg("sum") = false, nb::arg("threads") = nb::none(),
              nb::sig("def columns(self, inputs: collections.abc.Sequence[typing.Any], sum: bool = "
                      "False, threads: int | None = None) -> list[typing.Any]"),
              "The program over columns: per input an array, of any stride, or a number shared by "

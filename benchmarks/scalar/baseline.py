@@ -11,7 +11,7 @@ from benchmarks.scalar.contenders import Contender, compare
 from benchmarks.scalar.graphs import Floats, OpList
 from benchmarks.scalar.oracle import Truth, descend
 
-SCALAR, LANES, STEPS = "C scalar", "C 8 lanes", "C steps"
+SCALAR, POINTER, LANES, STEPS = "C scalar", "C by pointer", "C 8 lanes", "C steps"
 
 #: Rate of the gradient steps, and how many of them are checked against the oracle.
 RATE = 1e-6
@@ -24,8 +24,8 @@ STEPS_TOLERANCE = 1e-9
 def rows_contender(
     name: str, process: CProcess, graph: OpList, truth: Truth, evaluations: int
 ) -> Contender:
-    """Distinct rows, one after the other (`SCALAR`) or eight at a time (`LANES`)."""
-    command = {SCALAR: "scalar", LANES: "lanes"}[name]
+    """Distinct rows, one after the other (`SCALAR`, `POINTER`) or eight at a time (`LANES`)."""
+    command = {SCALAR: "scalar", POINTER: "pointer", LANES: "lanes"}[name]
 
     def check() -> str:
         process.run_rows(command, len(truth.targets))

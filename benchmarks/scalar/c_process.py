@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.scalar.graphs import Floats, OpList
 
-SOURCES = ("main.c", "interpreter.c", "lanes.c")
+SOURCES = ("main.c", "interpreter.c", "by_pointer.c", "lanes.c")
 FLAGS = ("-O3", "-ffast-math", "-march=native", "-fopenmp-simd", "-std=gnu11")
 #: On x86 the lanes are one 512-bit register; in halves the chain took 1.5 times as long.
 X86_FLAGS = ("-mprefer-vector-width=512",)
@@ -62,7 +62,7 @@ class CProcess:
         self.denormals = self._answer()
 
     def run_rows(self, contender: str, rows: int) -> float:
-        """Seconds for `rows` evaluations by the `scalar` or the `lanes` interpreter."""
+        """Seconds for `rows` evaluations by the `scalar`, `pointer` or `lanes` interpreter."""
         return float(self._ask(f"{contender} {rows}"))
 
     def run_steps(self, steps: int, rate: float) -> float:

@@ -23,6 +23,11 @@ typedef struct {
 /// Target and gradient of `rows` points, one point after the other.
 void run_rows(const Graph *graph, int rows, const double *points, double *targets, double *grads);
 
+/// The same, reading operations by pointer.
+void run_rows_by_pointer(
+    const Graph *graph, int rows, const double *points, double *targets, double *grads
+);
+
 /// The same, eight points at a time.
 void run_rows_in_lanes(
     const Graph *graph, int rows, const double *points, double *targets, double *grads
@@ -30,3 +35,4 @@ void run_rows_in_lanes(
 
 /// `steps` dependent steps x -= rate * gradient; returns the target at the last point evaluated.
 double run_steps(const Graph *graph, int steps, double rate, double *x);
+double run_steps_by_pointer(const Graph *graph, int steps, double rate, double *x);

@@ -1,6 +1,6 @@
 // Holds one graph and its points, and times contenders on request, one line in and one line out:
-//   scalar ROWS | lanes ROWS | steps COUNT RATE  ->  seconds
-//   dump FILE                                    ->  "ok", results of the last run as doubles
+//   scalar ROWS | pointer ROWS | lanes ROWS | steps COUNT RATE  ->  seconds
+//   dump FILE                                  ->  "ok", results of the last run as doubles
 #define _POSIX_C_SOURCE 200809L
 #include "interpreter.h"
 
@@ -100,6 +100,10 @@ int main(int argc, char **argv) {
         double start = now();
         if (sscanf(line, "scalar %d", &count) == 1 && count <= rows) {
             run_rows(&graph, count, points, results, results + count);
+            n_results = count * (n_inputs + 1);
+            printf("%.9f\n", now() - start);
+        } else if (sscanf(line, "pointer %d", &count) == 1 && count <= rows) {
+            run_rows_by_pointer(&graph, count, points, results, results + count);
             n_results = count * (n_inputs + 1);
             printf("%.9f\n", now() - start);
         } else if (sscanf(line, "lanes %d", &count) == 1 && count <= rows) {

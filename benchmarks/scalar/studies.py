@@ -85,6 +85,7 @@ def evaluation(bench: Bench, family: str) -> None:
     with bench.c_process(graph, points) as process:
         contenders = [
             baseline.rows_contender(baseline.SCALAR, process, graph, truth, SINGLE_ROWS),
+            baseline.rows_contender(baseline.POINTER, process, graph, truth, SINGLE_ROWS),
             baseline.rows_contender(baseline.LANES, process, graph, truth, SINGLE_ROWS),
             baseline.steps_contender(process, graph, truth, SINGLE_ROWS),
         ]

@@ -23,9 +23,7 @@ namespace {
 
 class Sweep {
    public:
-    Sweep(Graph& graph, std::span<const NodeId> wrt) : graph_(graph), wrt_(wrt) {
-        mark_active();
-    }
+    Sweep(Graph& graph, std::span<const NodeId> wrt) : graph_(graph), wrt_(wrt) { mark_active(); }
 
     std::vector<NodeId> run(NodeId output) {
         heads_.assign(active_.size(), none);
@@ -171,13 +169,13 @@ class Sweep {
         if (active_[operands_[0]]) product(operands_[0], g, da);                \
         break;                                                                  \
     }
-#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                      \
-    case Op::name: {                                                                  \
-        [[maybe_unused]] const Symbol a = symbol(operands_[0]);                       \
-        [[maybe_unused]] const Symbol b = symbol(operands_[1]), y = symbol(id);       \
-        if (active_[operands_[0]]) product(operands_[0], g, da);                      \
-        if (active_[operands_[1]]) product(operands_[1], g, db);                      \
-        break;                                                                        \
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                \
+    case Op::name: {                                                            \
+        [[maybe_unused]] const Symbol a = symbol(operands_[0]);                 \
+        [[maybe_unused]] const Symbol b = symbol(operands_[1]), y = symbol(id); \
+        if (active_[operands_[0]]) product(operands_[0], g, da);                \
+        if (active_[operands_[1]]) product(operands_[1], g, db);                \
+        break;                                                                  \
     }
 #include "ops.def"
 #undef OP1
@@ -275,8 +273,8 @@ class Sweep {
     }
 
     void contribute_multi(NodeId id, Op op) {
-        const auto results = static_cast<std::uint32_t>(op == Op::softmax ? operands_.size()
-                                                                          : operands_.size() / 2);
+        const auto results =
+            static_cast<std::uint32_t>(op == Op::softmax ? operands_.size() : operands_.size() / 2);
         const std::vector<NodeId> operands = operands_;
         std::vector<NodeId> h;
         for (std::uint32_t i = 0; i < results; ++i) {
@@ -289,8 +287,8 @@ class Sweep {
             softmax_rule(y, h, operands);
             return;
         }
-        const std::span<const NodeId> y(operands.data(), results), g(operands.data() + results,
-                                                                     results);
+        const std::span<const NodeId> y(operands.data(), results),
+            g(operands.data() + results, results);
         softmax_rule(y, h, g);
         contribute_to_y(h, y, g);
     }

@@ -73,8 +73,7 @@ int available_isas(const Isa* (&list)[4]) {
         list[count++] = &avx512_isa;
 #endif
 #ifdef TG_HAVE_AVX2
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        list[count++] = &avx2_isa;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list[count++] = &avx2_isa;
 #endif
 #ifdef TG_HAVE_NEON
     list[count++] = &neon_isa;

@@ -113,10 +113,10 @@ TG_INLINE const W* sumdot_of(F f, const W* w, Slot count) {
     using L = typename F::L;
     return each(f, w, count, 1 + p + 2 * q, [&](const W* r, int lane) TG_LAMBDA {
         f.store(r[0], lane, ordered_sum<L>(p + q, [&](Slot i) TG_LAMBDA {
-            if (i < p) return f.load(r[1 + i], lane);
-            const W* pair = r + 1 + p + 2 * (i - p);
-            return f.load(pair[0], lane) * f.load(pair[1], lane);
-        }));
+                    if (i < p) return f.load(r[1 + i], lane);
+                    const W* pair = r + 1 + p + 2 * (i - p);
+                    return f.load(pair[0], lane) * f.load(pair[1], lane);
+                }));
     });
 }
 
@@ -271,8 +271,8 @@ TG_INLINE const W* softmax_across(Real* slots, const W* w, Slot count) {
         } else {
             S reach = S(0);
             for (int i = 0; i < 4; ++i) reach = at_least(S(abs(x)[i]), reach);
-            S shift =
-                softmax_shift(4, reach, [slots, w](Slot i) TG_LAMBDA { return S(slots[w[1 + i]]); });
+            S shift = softmax_shift(4, reach,
+                                    [slots, w](Slot i) TG_LAMBDA { return S(slots[w[1 + i]]); });
             e = exp(x - L(shift[0]));
         }
         L y = e * (L(1) / sum_of_fours(e));
@@ -366,30 +366,28 @@ struct Kernel {
     TG_INLINE Slot n(const W* w) { return w[header]; }
     TG_INLINE Slot m(const W* w) { return w[header + 1]; }
 
-#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                                  \
-    static const W* run_##name(const Code&, F f, const W* w) {                                      \
-        if constexpr (may_pack && pace_##pace) {                                              \
-            if (count(w) >= pack_from)                                                        \
-                return packs<1>(f.slots, w + header, count(w),                                \
-                                [](auto a, auto* y) TG_LAMBDA { *y = value; });               \
-        }                                                                                     \
-        return unary(f, w + header, count(w), [](auto a) TG_LAMBDA { return value; });        \
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                           \
+    static const W* run_##name(const Code&, F f, const W* w) {                         \
+        if constexpr (may_pack && pace_##pace) {                                       \
+            if (count(w) >= pack_from)                                                 \
+                return packs<1>(f.slots, w + header, count(w),                         \
+                                [](auto a, auto* y) TG_LAMBDA { *y = value; });        \
+        }                                                                              \
+        return unary(f, w + header, count(w), [](auto a) TG_LAMBDA { return value; }); \
     }
-#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                              \
-    static const W* run_##name(const Code&, F f, const W* w) {                                      \
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                                \
+    static const W* run_##name(const Code&, F f, const W* w) {                                  \
         return binary(f, w + header, count(w), [](auto a, auto b) TG_LAMBDA { return value; }); \
     }
-#define PAIRED(name)                                                                          \
-    static const W* run_##name(const Code&, F f, const W* w) {                                      \
-        if constexpr (may_pack) {                                                             \
-            if (count(w) >= pack_from)                                                        \
-                return packs<2>(f.slots, w + header, count(w), [](auto a, auto* y) TG_LAMBDA { \
-                    name(a, y[0], y[1]);                                              \
-                });                                                                           \
-        }                                                                                     \
-        return paired(f, w + header, count(w), [](auto a, auto& y, auto& z) TG_LAMBDA {       \
-            name(a, y, z);                                                            \
-        });                                                                                   \
+#define PAIRED(name)                                                                     \
+    static const W* run_##name(const Code&, F f, const W* w) {                           \
+        if constexpr (may_pack) {                                                        \
+            if (count(w) >= pack_from)                                                   \
+                return packs<2>(f.slots, w + header, count(w),                           \
+                                [](auto a, auto* y) TG_LAMBDA { name(a, y[0], y[1]); }); \
+        }                                                                                \
+        return paired(f, w + header, count(w),                                           \
+                      [](auto a, auto& y, auto& z) TG_LAMBDA { name(a, y, z); });        \
     }
 #include "ops.def"
     PAIRED(softplus_sigmoid)

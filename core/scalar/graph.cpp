@@ -51,8 +51,8 @@ NodeId Graph::input(std::string name) {
 
 NodeId Graph::constant(double value) {
     auto bits = std::bit_cast<std::uint64_t>(value);
-    return intern({op_arity(Op::constant, 0), static_cast<NodeId>(bits),
-                   static_cast<NodeId>(bits >> 32), 0});
+    return intern(
+        {op_arity(Op::constant, 0), static_cast<NodeId>(bits), static_cast<NodeId>(bits >> 32), 0});
 }
 
 NodeId Graph::unary(Op op, NodeId a) {
@@ -185,8 +185,9 @@ NodeId Graph::intern(const Node& node) {
 
 NodeId Graph::find_unary(Op op, NodeId a) const {
     Node node{op_arity(op, 1), a, 0, 0};
-    return lookup(hash(node),
-                  [&](const Node& other) { return other.op_arity == node.op_arity && other.a == a; });
+    return lookup(hash(node), [&](const Node& other) {
+        return other.op_arity == node.op_arity && other.a == a;
+    });
 }
 
 void Graph::insert(NodeId id) {

@@ -1,9 +1,10 @@
 // core/scalar/graph.h -- the record of a scalar computation.
 //
 // Append-only flat arrays: operands come before their users, so index order is a topological order
-// and no walk over a graph recurses. Every node is interned: the same operation on the same operands
-// is the same node. Operations on constants are folded; of the algebraic identities only those that
-// cannot hide a NaN, an infinity or the sign of a zero are used (x + -0, x - 0, x * 1, x / 1).
+// and no walk over a graph recurses. Every node is interned: the same operation on the same
+// operands is the same node. Operations on constants are folded; of the algebraic identities only
+// those that cannot hide a NaN, an infinity or the sign of a zero are used (x + -0, x - 0, x * 1, x
+// / 1).
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,7 @@ constexpr NodeId no_node = 0xffffffff;
 /// Sixteen bytes, four to a cache line: compile() walks all of them several times.
 struct Node {
     std::uint32_t op_arity;  ///< op in the low 8 bits, number of operands above
-    NodeId a, b, c;          ///< operands; of a pooled node: offset into the pool, attribute, unused
+    NodeId a, b, c;  ///< operands; of a pooled node: offset into the pool, attribute, unused
 
     Op op() const { return static_cast<Op>(op_arity & 0xff); }
     std::uint32_t arity() const { return op_arity >> 8; }

@@ -104,10 +104,12 @@ class Lowering {
                 return;
             case Op::softmax_vjp:
                 // derive() gives it the results of one softmax as y, so they are in a row.
-                value_[id] = emit(static_cast<int>(op), operands, half(operands), 0, half(operands));
+                value_[id] =
+                    emit(static_cast<int>(op), operands, half(operands), 0, half(operands));
                 return;
             case Op::softmax:
-                value_[id] = emit(static_cast<int>(op), operands, size(operands), 0, size(operands));
+                value_[id] =
+                    emit(static_cast<int>(op), operands, size(operands), 0, size(operands));
                 return;
             case Op::loop: {
                 const Loop& loop = graph_.loop_of(id);
@@ -184,8 +186,8 @@ class Lowering {
         const std::uint32_t p = size(plain), q = half(pairs);
         const bool small = p <= small_terms && q <= small_terms;
         Instruction i{};
-        i.kernel = static_cast<std::uint16_t>(small ? kernel_sumdot_small + p * (small_terms + 1) + q
-                                                    : static_cast<int>(Op::sumdot));
+        i.kernel = static_cast<std::uint16_t>(
+            small ? kernel_sumdot_small + p * (small_terms + 1) + q : static_cast<int>(Op::sumdot));
         i.early = early;
         i.n = p;
         i.m = q;

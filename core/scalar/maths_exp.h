@@ -33,11 +33,22 @@ struct Exp<double> {
     static constexpr double step_high = 0x1.62e42fefap-5;
     static constexpr double step_low = 0x1.cf79abc9e3b39p-44;
     // 2^(i / 16), less i at the place where the step count is added
-    static constexpr double table[] = {
-        0x1p+0,                0x1.fb5586cf9890fp-1,  0x1.f72b83c7d517bp-1,  0x1.f387a6e756238p-1,
-        0x1.f06fe0a31b715p-1,  0x1.edea64c123422p-1,  0x1.ebfdad5362a27p-1,  0x1.eab07dd485429p-1,
-        0x1.ea09e667f3bcdp-1,  0x1.ea11473eb0187p-1,  0x1.eace5422aa0dbp-1,  0x1.ec49182a3f09p-1,
-        0x1.ee89f995ad3adp-1,  0x1.f199bdd85529cp-1,  0x1.f5818dcfba487p-1,  0x1.fa4afa2a490dap-1};
+    static constexpr double table[] = {0x1p+0,
+                                       0x1.fb5586cf9890fp-1,
+                                       0x1.f72b83c7d517bp-1,
+                                       0x1.f387a6e756238p-1,
+                                       0x1.f06fe0a31b715p-1,
+                                       0x1.edea64c123422p-1,
+                                       0x1.ebfdad5362a27p-1,
+                                       0x1.eab07dd485429p-1,
+                                       0x1.ea09e667f3bcdp-1,
+                                       0x1.ea11473eb0187p-1,
+                                       0x1.eace5422aa0dbp-1,
+                                       0x1.ec49182a3f09p-1,
+                                       0x1.ee89f995ad3adp-1,
+                                       0x1.f199bdd85529cp-1,
+                                       0x1.f5818dcfba487p-1,
+                                       0x1.fa4afa2a490dap-1};
     // e^r = 1 + r + r^2 Q(r), |r| <= ln 2 / 32: 0.05 ulp
     static constexpr double q[] = {0x1.fffffffffffb9p-2, 0x1.555555548f88p-3, 0x1.55555558fa00dp-5,
                                    0x1.11123aaf07721p-7, 0x1.6c14c8298b8ffp-10};
@@ -62,10 +73,10 @@ struct Exp<float> {
     static constexpr float step_high = 0x1.62ep-5f;  // 12 bits
     static constexpr float step_low = 0x1.0bfbe8p-19f;
     static constexpr float table[] = {
-        0x1p+0f,         0x1.fb5586p-1f, 0x1.f72b84p-1f, 0x1.f387a6p-1f,
-        0x1.f06fep-1f,   0x1.edea64p-1f, 0x1.ebfdaep-1f, 0x1.eab07ep-1f,
-        0x1.ea09e6p-1f,  0x1.ea1148p-1f, 0x1.eace54p-1f, 0x1.ec4918p-1f,
-        0x1.ee89fap-1f,  0x1.f199bep-1f, 0x1.f5818ep-1f, 0x1.fa4afap-1f};
+        0x1p+0f,        0x1.fb5586p-1f, 0x1.f72b84p-1f, 0x1.f387a6p-1f,
+        0x1.f06fep-1f,  0x1.edea64p-1f, 0x1.ebfdaep-1f, 0x1.eab07ep-1f,
+        0x1.ea09e6p-1f, 0x1.ea1148p-1f, 0x1.eace54p-1f, 0x1.ec4918p-1f,
+        0x1.ee89fap-1f, 0x1.f199bep-1f, 0x1.f5818ep-1f, 0x1.fa4afap-1f};
     static constexpr float q[] = {0x1.00021ep-1f, 0x1.55559ap-3f};
     static constexpr float expm1_q[] = {0x1p-1f,        0x1.555556p-3f,  0x1.5554ap-5f,
                                         0x1.11101ep-7f, 0x1.6d8334p-10f, 0x1.a2a28p-13f};

@@ -118,9 +118,8 @@ void Descent<T>::advance(std::size_t steps, T* history, std::size_t every) {
 
 template <class T>
 void Descent<T>::settle() {
-    each_block([&](std::size_t b, const Workspace<T>& workspace) {
-        evaluate(blocks_[b], workspace);
-    });
+    each_block(
+        [&](std::size_t b, const Workspace<T>& workspace) { evaluate(blocks_[b], workspace); });
 }
 
 template <class T>

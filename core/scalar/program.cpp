@@ -85,8 +85,7 @@ std::vector<NodeId> translate(const Extract& part, std::span<const NodeId> ids) 
 
 }  // namespace
 
-std::shared_ptr<const Program> Program::compile(const Graph& graph,
-                                                std::span<const NodeId> outputs,
+std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<const NodeId> outputs,
                                                 std::span<const NodeId> wrt, bool with_gradient,
                                                 std::span<const NodeId> inputs) {
     std::shared_ptr<Program> program(new Program());
@@ -115,8 +114,8 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph,
                                name_of_input(graph, part, k) +
                                ", which is not among `inputs`; add it there");
 
-    const Lowered lowered = lower(part.graph, targets, position,
-                                  static_cast<std::uint32_t>(inputs.size()));
+    const Lowered lowered =
+        lower(part.graph, targets, position, static_cast<std::uint32_t>(inputs.size()));
     watch.lap("lower");
     const Schedule order = schedule(lowered);
     watch.lap("schedule");
@@ -147,8 +146,8 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule) {
     for (const RunSpan& span : schedule.runs) {
         const Instruction& first = lowered.instructions[schedule.order[span.first]];
         for (std::uint32_t k = 0; k < span.count; ++k) {
-            if (k % max_count == 0) begin_run(first, span.independent,
-                                              std::min(max_count, span.count - k));
+            if (k % max_count == 0)
+                begin_run(first, span.independent, std::min(max_count, span.count - k));
             const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
             for (std::uint32_t r = 0; r < (has_row(i.kernel) ? 1 : i.results); ++r)
                 words_.push_back(slots.of[i.first_result + r]);
@@ -183,9 +182,17 @@ void Program::view() {
     const void* begin = wide ? static_cast<const void*>(words_.data()) : narrow_.data();
     const void* end = wide ? static_cast<const void*>(words_.data() + words_.size())
                            : narrow_.data() + narrow_.size();
-    code_ = {begin,          end,           wide,          loops_.data(),
-             constants_.data(), size(constants_), inputs_.data(), size(inputs_),
-             outputs_.data(), size(outputs_), slots_};
+    code_ = {begin,
+             end,
+             wide,
+             loops_.data(),
+             constants_.data(),
+             size(constants_),
+             inputs_.data(),
+             size(inputs_),
+             outputs_.data(),
+             size(outputs_),
+             slots_};
 }
 
 std::vector<Run> Program::runs() const {

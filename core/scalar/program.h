@@ -40,7 +40,7 @@ class Program {
     }
     /// The runs of the stream, for explain().
     std::vector<Run> runs() const;
-    std::uint32_t values() const { return values_; }          ///< how many outputs are values
+    std::uint32_t values() const { return values_; }            ///< how many outputs are values
     std::uint32_t derivatives() const { return derivatives_; }  ///< per value
 
    private:

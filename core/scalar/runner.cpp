@@ -1,4 +1,5 @@
-// core/scalar/runner.cpp -- evaluates a program at one point, or at many points in lanes and threads.
+// core/scalar/runner.cpp -- evaluates a program at one point, or at many points in lanes and
+// threads.
 #include "runner.h"
 
 #include <omp.h>
@@ -136,7 +137,8 @@ void Runner<T>::block(const Workspace<T>& workspace, const InputRows<T>* inputs,
                     for (std::size_t k = 0; k < tile; ++k, from += stride) to[k] = *from;
                 } else {
                     for (std::size_t k = 0; k < tile; ++k)
-                        to[k] = from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
+                        to[k] =
+                            from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
                 }
             }
     kernels<T>().lanes(code, workspace.slots(), workspace.width());
@@ -189,7 +191,8 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
                 pairwise_sum(lanes.data() + s * sum_lanes, sum_lanes, 1);
     };
 
-    threads = std::min(thread_count(threads), static_cast<int>(std::min<std::size_t>(pieces, 1024)));
+    threads =
+        std::min(thread_count(threads), static_cast<int>(std::min<std::size_t>(pieces, 1024)));
     auto run_range = [&](std::size_t low, std::size_t high) {
         Lease workspace(*this, width_);
         std::vector<T> lanes(summed.size() * sum_lanes);

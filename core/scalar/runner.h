@@ -70,8 +70,7 @@ class Runner {
     /// A workspace of this width, new or used before; returned when the lease ends.
     class Lease {
        public:
-        Lease(const Runner& runner, int width)
-            : runner_(runner), workspace_(runner.take(width)) {}
+        Lease(const Runner& runner, int width) : runner_(runner), workspace_(runner.take(width)) {}
         ~Lease() { runner_.give(std::move(workspace_)); }
         Lease(const Lease&) = delete;
         Lease& operator=(const Lease&) = delete;

@@ -159,7 +159,8 @@ class Scheduler {
             // The kind of last resort mixes shapes; it is cut where they change.
             if (out_.order.size() > first &&
                 !same_shape(lowered_.instructions[out_.order.back()], lowered_.instructions[i])) {
-                out_.runs.push_back({first, static_cast<std::uint32_t>(out_.order.size()) - first, true});
+                out_.runs.push_back(
+                    {first, static_cast<std::uint32_t>(out_.order.size()) - first, true});
                 first = static_cast<std::uint32_t>(out_.order.size());
             }
             out_.order.push_back(i);

@@ -10,7 +10,7 @@ namespace tapegrad {
 
 struct RunSpan {
     std::uint32_t first, count;  ///< in Schedule::order
-    bool independent;  ///< no instruction of it needs another's result
+    bool independent;            ///< no instruction of it needs another's result
 };
 
 struct Schedule {

@@ -1,5 +1,5 @@
-// core/scalar/slots.cpp -- linear scan over the schedule; the slot freed last is reused first, since
-// it is still in the cache.
+// core/scalar/slots.cpp -- linear scan over the schedule; the slot freed last is reused first,
+// since it is still in the cache.
 #include "slots.h"
 
 namespace tapegrad {
@@ -84,7 +84,7 @@ class Pool {
         }
     }
 
-    std::vector<std::uint32_t> free_, block_;  ///< block_: per slot
+    std::vector<std::uint32_t> free_, block_;            ///< block_: per slot
     std::vector<std::vector<std::uint32_t>> free_rows_;  ///< blocks, by size
     std::vector<Block> blocks_;
 };
@@ -116,7 +116,8 @@ Slots allocate_slots(const Lowered& lowered, const Schedule& schedule) {
             release_operands();
         } else {
             release_operands();
-            for (std::uint32_t r = 0; r < i.results; ++r) slots.of[i.first_result + r] = pool.take();
+            for (std::uint32_t r = 0; r < i.results; ++r)
+                slots.of[i.first_result + r] = pool.take();
         }
         for (std::uint32_t r = 0; r < i.results; ++r)
             if (last[i.first_result + r] == at) pool.give(slots.of[i.first_result + r]);

@@ -13,8 +13,8 @@ struct Slots {
     std::uint32_t count = 0;
 };
 
-/// The results of kernels with any number of them lie in a row. Inputs, constants and outputs keep their slots while a program runs: inputs until their last
-/// use, constants and outputs for good.
+/// The results of kernels with any number of them lie in a row. Inputs, constants and outputs keep
+/// their slots while a program runs: inputs until their last use, constants and outputs for good.
 Slots allocate_slots(const Lowered& lowered, const Schedule& schedule);
 
 }  // namespace tapegrad

@@ -16,14 +16,10 @@ struct Symbol {
     Symbol(Graph& g, NodeId node) : graph(&g), id(node) {}
 
     NodeId in(Graph& g) const { return graph ? id : g.constant(number); }
-    bool is(double value) const {
-        return graph ? graph->is_constant(id, value) : number == value;
-    }
+    bool is(double value) const { return graph ? graph->is_constant(id, value) : number == value; }
 };
 
-inline Symbol record(Op op, const Symbol& a) {
-    return {*a.graph, a.graph->unary(op, a.id)};
-}
+inline Symbol record(Op op, const Symbol& a) { return {*a.graph, a.graph->unary(op, a.id)}; }
 inline Symbol record(Op op, const Symbol& a, const Symbol& b) {
     Graph& g = a.graph ? *a.graph : *b.graph;
     NodeId first = a.in(g), second = b.in(g);

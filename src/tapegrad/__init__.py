@@ -8,6 +8,7 @@ Example:
     >>> value, gradient = program([0.0, 3.0])
     >>> value, gradient.tolist()
     (3.0, [3.0, 1.0])
+
 """
 
 from tapegrad import errors

@@ -36,7 +36,7 @@ NARY = """
 
 
 def row(op: dict[str, Any]) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     arguments = ", ".join("ab"[: op["arity"]])
     derivatives = ", ".join(f"`{text}`" for text in op["derivatives"])
     bound = f"{op['ulp']} ULP" if op["ulp"] else "0"
@@ -44,7 +44,7 @@ def row(op: dict[str, Any]) -> str:
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     return HEADER + "\n".join(row(op) for op in _core.op_table()) + "\n" + NARY
 
 

@@ -80,13 +80,23 @@ class Program(_core.Program):
             >>> bowl = tg.compile((x[0] - 1) ** 2 + (x[1] + 2) ** 2, wrt=x)
             >>> bowl.minimize([0.0, 0.0], "sgd", steps=200, lr=0.1).x.round(6).tolist()
             [1.0, -2.0]
+
         """
         for name, number in (("steps", steps), ("history", history), ("every", every)):
             if number < (1 if name == "every" else 0):
                 raise ShapeError(f"minimize: expected {name} not to be negative, got {number}")
         starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0, dtype=self.dtype)
         found = self.descend(
-            starts, method, steps, lr, *betas, eps, history, callback, every if callback else 0, threads
+            starts,
+            method,
+            steps,
+            lr,
+            *betas,
+            eps,
+            history,
+            callback,
+            every if callback else 0,
+            threads,
         )
         return Minimum(*found)
 
@@ -99,6 +109,7 @@ class Program(_core.Program):
             >>> x = g.inputs(2)
             >>> print(tg.compile(x[0] * x[1], wrt=x).explain().splitlines()[0])
             Program: 2 inputs, 1 output and its gradient (2), float64
+
         """
         s = self.stats
         total = sum(s["passes"].values())
@@ -168,6 +179,7 @@ def compile(
         >>> values, jacobian = f([2.0, 3.0])
         >>> values.tolist(), jacobian.tolist()
         ([6.0, 5.0], [[3.0, 2.0], [1.0, 1.0]])
+
     """
     try:
         name = np.dtype(dtype).name

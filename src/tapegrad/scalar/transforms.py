@@ -32,7 +32,7 @@ class Replayed:
         self.__doc__ = function.__doc__
 
     def program(self, shape: tuple[int, ...]) -> Program:
-        """The compiled program for arguments of this shape."""
+        """Return the compiled program for arguments of this shape."""
         if shape not in self._programs:
             x = Graph().inputs(int(np.prod(shape, dtype=np.int64)))
             loss = self._function(x.reshape(shape) if shape else x[0])
@@ -49,6 +49,7 @@ class Replayed:
         return self._programs[shape]
 
     def __call__(self, x: ArrayLike) -> Any:
+        """Evaluate at one point, an array of any shape."""
         point = np.asarray(x, dtype=self._dtype)
         if point.size == 0:
             raise ShapeError(f"{self._returns}: expected at least one value, got an empty array")
@@ -69,6 +70,7 @@ def value_and_grad(function: ScalarFunction, *, dtype: str = "float64") -> Repla
         >>> value, gradient = f([0.0, 0.0])
         >>> value, gradient.tolist()
         (2.0, [1.0, 1.0])
+
     """
     return Replayed(function, dtype, "value_and_grad")
 
@@ -96,6 +98,7 @@ def grad(output: Var | ScalarFunction, wrt: Var | Iterable[Var] | None = None) -
         [12.0, 12.0]
         >>> tg.grad(lambda x: tg.sum(x * x))([1.0, 2.0]).tolist()
         [2.0, 4.0]
+
     """
     if not isinstance(output, Var):
         if not callable(output):
