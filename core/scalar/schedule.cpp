@@ -129,7 +129,6 @@ class Scheduler {
             ++remaining_[kind_[i]];
             if (!waiting) make_ready(i);
         }
-        std::vector<std::uint32_t> batch;
         // Fractions ready / remaining, compared without division.
         const auto less_complete = [&](std::uint32_t a, std::uint32_t b) {
             const std::uint64_t left = ready_[a].size() * std::uint64_t{remaining_[b]};
@@ -138,39 +137,63 @@ class Scheduler {
         };
         while (!active_.empty()) {
             const auto best = std::max_element(active_.begin(), active_.end(), less_complete);
-            remaining_[*best] -= static_cast<std::uint32_t>(ready_[*best].size());
-            batch.swap(ready_[*best]);
+            current_ = *best;
             *best = active_.back();
             active_.pop_back();
-            emit_run(batch, low, high);
-            batch.clear();
+            emit_kind(low, high);
+            if (!ready_[current_].empty()) active_.push_back(current_);
+            current_ = none;
         }
     }
 
     void make_ready(std::uint32_t i) {
         auto& list = ready_[kind_[i]];
-        if (list.empty()) active_.push_back(kind_[i]);
+        if (list.empty() && kind_[i] != current_) active_.push_back(kind_[i]);
         list.push_back(i);
     }
 
-    void emit_run(const std::vector<std::uint32_t>& batch, std::uint32_t low, std::uint32_t high) {
-        auto first = static_cast<std::uint32_t>(out_.order.size());
-        for (std::uint32_t i : batch) {
-            // The kind of last resort mixes shapes; it is cut where they change.
-            if (out_.order.size() > first &&
-                !same_shape(lowered_.instructions[out_.order.back()], lowered_.instructions[i])) {
-                out_.runs.push_back(
-                    {first, static_cast<std::uint32_t>(out_.order.size()) - first, true});
-                first = static_cast<std::uint32_t>(out_.order.size());
-            }
-            out_.order.push_back(i);
+    /// Whether instructions of a run may need each other's results. Costly functions share vectors
+    /// in a single evaluation, so theirs may not; the others are run one after the other.
+    bool may_depend(std::uint32_t kind) const {
+        if (kind >= kernel_sumdot_small) return true;
+        return kind < op_count && !info(static_cast<Op>(kind)).vector_pace;
+    }
+
+    /// Emits what is ready of the current kind, and what becomes ready by that.
+    void emit_kind(std::uint32_t low, std::uint32_t high) {
+        const auto first = static_cast<std::uint32_t>(out_.order.size());
+        bool independent = true;
+        std::vector<std::uint32_t> batch;
+        do {
+            independent = out_.order.size() == first;
+            batch.clear();
+            batch.swap(ready_[current_]);
+            remaining_[current_] -= static_cast<std::uint32_t>(batch.size());
+            out_.order.insert(out_.order.end(), batch.begin(), batch.end());
+            for (std::uint32_t i : batch) release_users(i, low, high);
+        } while (!ready_[current_].empty() && may_depend(current_));
+        close_runs(first, independent);
+    }
+
+    void release_users(std::uint32_t i, std::uint32_t low, std::uint32_t high) {
+        for (std::uint32_t c = consumers_from_[i]; c < consumers_from_[i + 1]; ++c) {
+            std::uint32_t user = consumers_[c];
+            if (position_[user] < high && position_[user] >= low && --waiting_[user] == 0)
+                make_ready(user);
         }
-        out_.runs.push_back({first, static_cast<std::uint32_t>(out_.order.size()) - first, true});
-        for (std::uint32_t i : batch)
-            for (std::uint32_t c = consumers_from_[i]; c < consumers_from_[i + 1]; ++c) {
-                std::uint32_t user = consumers_[c];
-                if (position_[user] < high && position_[user] >= low && --waiting_[user] == 0)
-                    make_ready(user);
+    }
+
+    /// The order from `first` on as runs: one, except of the kind of last resort, which mixes
+    /// shapes.
+    void close_runs(std::uint32_t first, bool independent) {
+        const auto end = static_cast<std::uint32_t>(out_.order.size());
+        const auto shape = [&](std::uint32_t at) -> const Instruction& {
+            return lowered_.instructions[out_.order[at]];
+        };
+        for (std::uint32_t at = first; at < end; ++at)
+            if (at + 1 == end || !same_shape(shape(at), shape(at + 1))) {
+                out_.runs.push_back({first, at + 1 - first, independent});
+                first = at + 1;
             }
     }
 
@@ -182,6 +205,7 @@ class Scheduler {
     std::vector<std::uint32_t> producer_, kind_, base_, position_;
     std::vector<std::uint32_t> consumers_from_, consumers_, waiting_;
     std::vector<std::vector<std::uint32_t>> ready_;  ///< per kind
+    std::uint32_t current_ = none;                   ///< the kind that is being emitted
     std::vector<std::uint32_t> active_;              ///< kinds with something ready
     std::vector<std::uint32_t> remaining_;           ///< per kind, in the region
 };
