@@ -79,7 +79,10 @@ def _speeds(axes: Axes, results: Results) -> None:
     axes.set_ylabel("times faster than the scalar interpreter in C")
     axes.set_title("Forward and backward, 10k operations", loc="left", fontweight="bold")
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8, loc="upper left", title="dashes: the bar to reach")
+        axes.set_ylim(top=axes.get_ylim()[1] * 2)  # room for the legend
+        axes.legend(
+            frameon=False, fontsize=8, ncols=4, loc="upper left", title="dashes: the bar to reach"
+        )
 
 
 def _bound(axes: Axes, x: float, width: float, bound: float | None) -> None:

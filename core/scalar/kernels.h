@@ -2,7 +2,7 @@
 //
 // A program's code is one stream of words: 16 bits wide if all its numbers fit, else 32. Memory is
 // what large programs wait for, and their code is read once per evaluation or block of lanes: in
-// 16 bits the code of the 10,000-operation chain takes 0.44 MB; as records of 16 bytes and 32-bit
+// 16 bits the code of the 10,000-operation chain takes 0.4 MB; as records of 16 bytes and 32-bit
 // operands it took 1.1 MB, more than the cache that its values have to share.
 //
 // The stream is a sequence of runs. A run is `count` instructions of one kernel and one shape, so
@@ -21,8 +21,8 @@
 //   paired           out, out, a             loop         out, operands; n: results, m: which loop
 //
 // execute.cpp is compiled once per instruction set and number type; this header is all they share
-// with the rest, and it has no inline functions (a weak symbol kept from the AVX-512 object would
-// be an illegal instruction on an older CPU).
+// with the rest, and what functions it has are evaluated while compiling (a weak symbol kept from
+// the AVX-512 object would be an illegal instruction on an older CPU).
 #pragma once
 
 #include <cstdint>
