@@ -1,4 +1,4 @@
-"""The lane executor's interface: a pointer and a stride per input, shared inputs, sums over rows."""
+"""The lane executor's interface: pointers and strides, shared inputs, sums over rows, loops."""
 
 from __future__ import annotations
 

@@ -365,6 +365,8 @@ def test_operators_refuse_what_is_no_real_number(name: str, other: Any, xy: Any)
         pytest.skip("a Fraction turns itself into a float before it is raised to anything")
     with pytest.raises(TypeError):
         OPERATORS[name](xy[0], other)
+    if isinstance(other, np.timedelta64):
+        return  # on the left, NumPy turns it into an int before the Var is asked
     with pytest.raises(TypeError):
         OPERATORS[name](other, xy[0])
 
