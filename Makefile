@@ -30,23 +30,30 @@ format: $(VENV)/.tools
 docs: $(VENV)/.installed  ## pages that are written by programs
 	$(BIN)/python -m tapegrad.opsdoc > docs/ops.md
 
-# The core under AddressSanitizer and UndefinedBehaviorSanitizer, in an environment of its own.
+# The core under AddressSanitizer and UndefinedBehaviorSanitizer, in build/ and not in .venv.
 SANITIZED := build/sanitized
 SANITIZE = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
-	ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=$(SANITIZED) \
-	$(BIN)/python -m pytest -p no:cacheprovider
+	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8:allocator_may_return_null=1 \
+	PYTHONMALLOC=malloc $(BIN)/python -m pytest -p no:cacheprovider
+SANITIZED_INSTALL = $(PIP) install --no-build-isolation --no-deps \
+	-Ccmake.define.TAPEGRAD_SANITIZE=ON -Cinstall.strip=false
 
-sanitize: $(SANITIZED)/.installed  ## all tests but those that build packages, under sanitizers
-	$(SANITIZE) -m "not slow"
+sanitize: $(SANITIZED)/all/.installed  ## all tests but those that build packages, under sanitizers
+	PYTHONPATH=$(SANITIZED)/all $(SANITIZE) -m "not slow"
 
-sanitize-quick: $(SANITIZED)/.installed  ## a subset of about two minutes
-	$(SANITIZE) -m "not slow" tests/scalar/test_graph.py tests/scalar/test_program.py \
-		tests/scalar/test_minimize.py tests/scalar/test_transforms.py
+sanitize-quick: $(SANITIZED)/baseline/.installed  ## a subset of about two minutes, one instruction set
+	PYTHONPATH=$(SANITIZED)/baseline $(SANITIZE) -m "not slow" tests/core/test_lanes.py \
+		$(addprefix tests/scalar/test_, graph.py program.py misuse.py minimize.py transforms.py)
 
-$(SANITIZED)/.installed: $(VENV)/.tools $(SOURCES)
-	rm -rf $(SANITIZED)
-	$(PIP) install --no-build-isolation --no-deps --target $(SANITIZED) \
-		-Ccmake.define.TAPEGRAD_SANITIZE=ON -Cbuild-dir=build/sanitize-objects -Cinstall.strip=false .
+$(SANITIZED)/all/.installed: $(VENV)/.tools $(SOURCES)
+	rm -rf $(@D)
+	$(SANITIZED_INSTALL) -Cbuild-dir=build/sanitize-all --target $(@D) .
+	touch $@
+
+$(SANITIZED)/baseline/.installed: $(VENV)/.tools $(SOURCES)
+	rm -rf $(@D)
+	$(SANITIZED_INSTALL) -Cbuild-dir=build/sanitize-baseline \
+		-Ccmake.define.TAPEGRAD_ISAS=baseline --target $(@D) .
 	touch $@
 
 wheel: $(VENV)/.tools $(SOURCES)  ## a wheel with all it needs but NumPy, in dist/

@@ -382,7 +382,12 @@ class Minimization {
         for (std::int64_t input : c.wrt_input) moved.push_back(static_cast<std::uint32_t>(input));
         descent_.emplace(runner, std::move(moved), a.options,
                          static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
-        if (a.history_every) history_.resize((a.steps / a.history_every + 1) * count_);
+        if (a.history_every) {
+            const auto rows = static_cast<npy_intp>(a.steps / a.history_every + 1);
+            const auto m = static_cast<npy_intp>(count_);
+            history_ = many ? output_array(c, "history", nullptr, {rows, m})
+                            : output_array(c, "history", nullptr, {rows});
+        }
     }
 
     nb::tuple run() {
@@ -409,7 +414,7 @@ class Minimization {
         const auto start = Clock::now();
         {
             Unlocked unlocked(true);
-            descent_->advance(piece, history_.empty() ? nullptr : history_.data(),
+            descent_->advance(piece, history_data(),
                               std::max<std::size_t>(arguments_.history_every, 1));
         }
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -463,20 +468,21 @@ class Minimization {
         return nb::make_tuple(x, value, last_x, last_value, history(), descent_->taken(), stopped);
     }
 
+    T* history_data() const {
+        return history_.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(history_))) : nullptr;
+    }
+
+    /// The rows written so far; the value at the end is one of them if its step is.
     nb::object history() {
-        if (history_.empty()) return nb::none();
+        if (!history_.is_valid()) return nb::none();
         const std::size_t taken = descent_->taken(), every = arguments_.history_every;
         std::size_t rows = (taken + every - 1) / every;
         if (taken % every == 0) {
             std::vector<T> x(count_ * compiled_.inputs());
-            descent_->last(x.data(), history_.data() + rows * count_);
+            descent_->last(x.data(), history_data() + rows * count_);
             ++rows;
         }
-        const auto m = static_cast<npy_intp>(rows), k = static_cast<npy_intp>(count_);
-        nb::object array = many_ ? output_array(compiled_, "history", nullptr, {m, k})
-                                 : output_array(compiled_, "history", nullptr, {m});
-        std::copy_n(history_.data(), rows * count_, static_cast<T*>(PyArray_DATA(array_of(array))));
-        return array;
+        return history_[nb::slice(nb::int_(0), nb::int_(rows), nb::int_(1))];
     }
 
     const Compiled& compiled_;
@@ -484,7 +490,7 @@ class Minimization {
     std::size_t count_ = 1;
     bool many_ = false;
     std::optional<Descent<T>> descent_;
-    std::vector<T> history_;
+    nb::object history_;
 };
 
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
@@ -614,11 +620,26 @@ std::string kernel_name(const Run& run) {
     return "sum" + std::to_string(plain) + "+dot" + std::to_string(pairs);
 }
 
+/// Whether a run shares vectors in a single evaluation.
+bool is_packed(const Run& run) {
+    if (run.form != run_independent || run.count < pack_from) return false;
+    if (run.kernel >= op_count) return run.kernel < kernel_sumdot_small;
+    const OpInfo& op = info(static_cast<Op>(run.kernel));
+    return op.vector_pace && op.arity == 1;
+}
+
 nb::dict stats(const Compiled& c) {
     const Program& program = *c.program;
     nb::dict counts, runs_of, passes, out;
     const std::vector<Run> runs = program.runs();
+    const auto lanes = static_cast<std::size_t>(c.is_double() ? kernels<double>().native_lanes
+                                                              : kernels<float>().native_lanes);
+    std::size_t packed = 0, packs = 0;
     for (const Run& run : runs) {
+        if (is_packed(run)) {
+            packed += run.count;
+            packs += (run.count + lanes - 1) / lanes;
+        }
         const std::string name = kernel_name(run);
         nb::str key(name.c_str());
         counts[key] = (counts.contains(key) ? nb::cast<std::size_t>(counts[key]) : 0) + run.count;
@@ -632,6 +653,8 @@ nb::dict stats(const Compiled& c) {
     out["kernel_runs"] = runs_of;
     out["runs"] = runs.size();
     out["mean_run"] = runs.empty() ? 0.0 : instructions / static_cast<double>(runs.size());
+    out["packed"] = packed;
+    out["pack_width"] = packs ? static_cast<double>(packed) / static_cast<double>(packs) : 0.0;
     out["slots"] = program.total_slots();
     out["code_bytes"] = program.code_bytes();
     std::visit(

@@ -318,8 +318,6 @@ TG_INLINE const W* packs(Real* slots, const W* w, Slot count, Function value) {
     return w + words * count;
 }
 
-/// Fewer instructions than this are faster one by one.
-constexpr Slot pack_from = 3;
 constexpr bool pace_vector = true, pace_scalar = false;
 
 template <int N, bool one>

@@ -34,6 +34,10 @@ namespace tapegrad {
 /// Sums of products with up to this many plain terms and pairs have unrolled kernels of their own.
 constexpr int small_terms = 4;
 
+/// In a single evaluation, so many independent instructions of a costly function or more share
+/// vectors (packs); fewer are faster one by one.
+constexpr std::uint32_t pack_from = 3;
+
 /// Kernels that are no graph operation of their own.
 enum Kernel : std::uint16_t {
     kernel_softplus_sigmoid = op_count,

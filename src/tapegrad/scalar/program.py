@@ -82,9 +82,13 @@ class Program(_core.Program):
             [1.0, -2.0]
 
         """
-        for name, number in (("steps", steps), ("history", history), ("every", every)):
-            if number < (1 if name == "every" else 0):
-                raise ShapeError(f"minimize: expected {name} not to be negative, got {number}")
+        for name, number, least in (
+            ("steps", steps, 0),
+            ("history", history, 0),
+            ("every", every, 1),
+        ):
+            if number < least:
+                raise ShapeError(f"minimize: expected {name} of at least {least}, got {number}")
         starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0, dtype=self.dtype)
         found = self.descend(
             starts,
@@ -119,6 +123,8 @@ class Program(_core.Program):
             f"  live nodes    {s['live_nodes']:,}",
             f"  instructions  {s['instructions']:,} in {s['runs']:,} runs of one kernel "
             f"(mean run {s['mean_run']:.1f})",
+            f"  packs         {s['packed']:,} instructions share vectors in a single evaluation, "
+            f"{s['pack_width']:.1f} a vector",
             f"  slots         {s['slots']:,}; {s['lanes']} lanes, {s['lane_bytes']:,} bytes",
             f"  code          {s['code_bytes']:,} bytes, {s['isa']}",
             "  kernels       " + ", ".join(f"{name} {count:,}" for name, count in kernels),
