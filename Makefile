@@ -7,7 +7,7 @@ GROUPS := --group build --group test --group lint --group bench
 SOURCES := $(shell find core bindings src -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 CXX_FILES := $(shell find core bindings tools -name '*.cpp' -o -name '*.h')
 
-.PHONY: bench test lint format sanitize sanitize-quick wheel docs clean
+.PHONY: bench test lint format accuracy sanitize sanitize-quick wheel docs clean
 
 bench: $(VENV)/.installed  ## the benchmark: tables, raw samples and a picture in build/bench
 	$(BIN)/python -m benchmarks.scalar
@@ -26,6 +26,9 @@ format: $(VENV)/.tools
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(CXX_FILES)
+
+accuracy: $(VENV)/.tools  ## errors of all functions, on every instruction set, against their bounds
+	$(BIN)/python tools/ulp.py --samples 20000
 
 docs: $(VENV)/.installed  ## pages that are written by programs
 	$(BIN)/python -m tapegrad.opsdoc > docs/ops.md

@@ -85,7 +85,7 @@ PyObject* unary_slot(PyObject* a) {
     });
 }
 
-/// Powers 0 to 4 are products: exact to 2 ULP, many times faster than pow.
+/// Powers -1 to 4 are products and a quotient: exact to 2 ULP, many times faster than pow.
 nb::object record_power(const Operand& a, const Operand& b) {
     if (!a.var || b.var) return record_binary(Op::pow, a, b);
     const auto& graph = a.var->graph;
@@ -148,6 +148,7 @@ int bool_slot(PyObject* object) {
     const Var& var = *as_var(object);
     const Node& node = var.graph->node(var.id);
     if (node.op() == Op::eq && node.a == node.b) return 1;
+    if (node.op() == Op::constant) return var.graph->constant_value(var.id) != 0.0;
     PyErr_SetString(PyExc_TypeError,
                     "a Var has no truth value while the graph is recorded: `if`, `and`, `or`, `in` "
                     "and `sorted` on Vars would freeze one branch; use tg.where(condition, a, b), "
@@ -427,14 +428,16 @@ std::string describe(const Graph& graph, NodeId id) {
     return text + ")" + (projected ? "[" + std::to_string(node.b) + "]" : "") + ")";
 }
 
-nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::size_t count,
+nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count,
                         const std::optional<std::string>& name) {
+    if (count < 0)
+        raise("ShapeError", "inputs: expected a count of 0 or more, got " + std::to_string(count));
     npy_intp shape[1] = {static_cast<npy_intp>(count)};
     nb::object array = nb::steal(PyArray_SimpleNew(1, shape, NPY_OBJECT));
     if (!array.is_valid()) throw nb::python_error();
     auto* items =
         static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::int64_t i = 0; i < count; ++i) {
         NodeId id = graph->input(name ? *name + "[" + std::to_string(i) + "]" : std::string());
         PyObject* old = items[i];
         items[i] = make_var(graph, id).release().ptr();
@@ -445,7 +448,8 @@ nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::size_t count,
 
 nb::list gradient(const Var& output, nb::handle wrt) {
     std::vector<NodeId> ids;
-    for (const Var* var : vars_of(wrt, "grad: wrt")) {
+    const Vars vars = vars_of(wrt, "grad: wrt");
+    for (const Var* var : vars.all) {
         common_graph("grad", output, *var);
         ids.push_back(var->id);
     }
@@ -496,17 +500,15 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id) {
     return object;
 }
 
-std::vector<const Var*> vars_of(nb::handle sequence, const char* what) {
-    const nb::object items =
-        items_of(sequence, std::string(what) + ": expected a Var or a sequence of Vars");
-    std::vector<const Var*> out;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.ptr()); ++i) {
-        PyObject* item = PyTuple_GET_ITEM(items.ptr(), i);
+Vars vars_of(nb::handle sequence, const char* what) {
+    Vars out{items_of(sequence, std::string(what) + ": expected a Var or a sequence of Vars"), {}};
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(out.keep.ptr()); ++i) {
+        PyObject* item = PyTuple_GET_ITEM(out.keep.ptr(), i);
         const Var* var = as_var(item);
         if (!var)
             raise("DTypeError", std::string(what) + ": expected Vars, element " +
                                     std::to_string(i) + " is a " + type_name(item));
-        out.push_back(var);
+        out.all.push_back(var);
     }
     return out;
 }

@@ -70,7 +70,7 @@ void choose_isa(const std::string& name) {
 
 void check_wanted_isa() {
     const char* wanted = std::getenv("TAPEGRAD_ISA");
-    if (wanted && !set_isa(wanted))
+    if (wanted && *wanted && !set_isa(wanted))
         throw nb::import_error((std::string("TAPEGRAD_ISA: no instruction set '") + wanted +
                                 "' on this CPU; unset it, or name one of tapegrad.isas()")
                                    .c_str());

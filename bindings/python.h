@@ -38,8 +38,13 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
 /// The type's name, for messages.
 std::string type_name(PyObject* object);
 
-/// The Vars of a sequence, all of one graph. `what` names the argument in messages.
-std::vector<const Var*> vars_of(nb::handle sequence, const char* what);
+/// The Vars of a sequence, which it keeps alive.
+struct Vars {
+    nb::object keep;
+    std::vector<const Var*> all;
+};
+/// `what` names the argument in messages.
+Vars vars_of(nb::handle sequence, const char* what);
 /// The graph of all operands; raises if they belong to two.
 const std::shared_ptr<Graph>& common_graph(const char* op, const Var& a, const Var& b);
 

@@ -1,8 +1,6 @@
 // core/scalar/minimize.cpp -- gradient descent as a native loop over a program.
 #include "minimize.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -87,18 +85,10 @@ void Descent<T>::step(Block& block, const Workspace<T>& workspace, std::size_t t
 template <class T>
 template <class Body>
 void Descent<T>::each_block(Body body) {
-    const int threads = std::min(thread_count(options_.threads), static_cast<int>(blocks_.size()));
-    auto run_range = [&](std::size_t low, std::size_t high) {
-        typename Runner<T>::Lease workspace(runner_, static_cast<int>(lanes_));
-        for (std::size_t b = low; b < high; ++b) body(b, *workspace);
-    };
-    if (threads <= 1) return run_range(0, blocks_.size());
-#pragma omp parallel num_threads(threads)
-    {
-        const auto team = static_cast<std::size_t>(omp_get_num_threads());
-        const auto me = static_cast<std::size_t>(omp_get_thread_num());
-        run_range(blocks_.size() * me / team, blocks_.size() * (me + 1) / team);
-    }
+    over_ranges(runner_, static_cast<int>(lanes_), blocks_.size(), options_.threads,
+                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
+                    for (std::size_t b = low; b < high; ++b) body(b, workspace);
+                });
 }
 
 template <class T>

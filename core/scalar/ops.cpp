@@ -4,8 +4,8 @@
 namespace tapegrad {
 namespace {
 
-constexpr OpInfo structural(const char* name, int arity, const char* doc, const char* oracle = "") {
-    return {name, arity, false, "real", 2, doc, oracle, "", ""};
+constexpr OpInfo structural(const char* name, int arity, const char* doc) {
+    return {name, arity, false, "real", 2, doc, "", "", ""};
 }
 
 #define PACE_vector true
@@ -21,14 +21,13 @@ constexpr OpInfo infos[op_count] = {
     structural("projection", 1, "one result of a node with several"),
 #include "ops.def"
     structural("where", 3, "a where c is not 0, else b; the branch not taken gets adjoint 0"),
-    structural("sum", -1, "sum of the operands", "mp.fsum(xs)"),
-    structural("dot", -1, "sum of products of two sequences", "mp.fdot(xs, ys)"),
+    structural("sum", -1, "sum of the operands"),
+    structural("dot", -1, "sum of products of two sequences"),
     structural("sumdot", -1, "plain terms plus products"),
-    structural("prod", -1, "product of the operands", "mp.fprod(xs)"),
-    structural("max", -1, "largest operand; ties share the derivative equally", "max(xs)"),
-    structural("min", -1, "smallest operand; ties share the derivative equally", "min(xs)"),
-    structural("logsumexp", -1, "log(exp a_1 + ... + exp a_n) without overflow",
-               "mp.log(mp.fsum(mp.exp(x) for x in xs))"),
+    structural("prod", -1, "product of the operands"),
+    structural("max", -1, "largest operand; ties share the derivative equally"),
+    structural("min", -1, "smallest operand; ties share the derivative equally"),
+    structural("logsumexp", -1, "log(exp a_1 + ... + exp a_n) without overflow"),
     structural("softmax", -1, "exp(a_i) / (exp a_1 + ... + exp a_n), a list of n results"),
     structural("softmax_vjp", -1, "y_i * (g_i - dot(y, g)), a list of n results"),
     structural("loop", -1, "a body program repeated, carrying values"),

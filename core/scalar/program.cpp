@@ -119,15 +119,16 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
     watch.lap("lower");
     const Schedule order = schedule(lowered);
     watch.lap("schedule");
-    program->encode(lowered, order);
-    watch.lap("slots, encode");
+    const Slots slots = allocate_slots(lowered, order);
+    watch.lap("slots");
+    program->encode(lowered, order, slots);
+    watch.lap("encode");
     program->values_ = static_cast<std::uint32_t>(outputs.size());
     program->derivatives_ = static_cast<std::uint32_t>(wrt.size());
     return program;
 }
 
-void Program::encode(const Lowered& lowered, const Schedule& schedule) {
-    const Slots slots = allocate_slots(lowered, schedule);
+void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slots& slots) {
     slots_ = total_slots_ = slots.count;
     for (const SlotValue& constant : lowered.constants)
         constants_.push_back({slots.of[constant.slot], constant.value});

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,7 +44,8 @@ class Program {
 
    private:
     Program() = default;
-    void encode(const struct Lowered& lowered, const struct Schedule& schedule);
+    void encode(const struct Lowered& lowered, const struct Schedule& schedule,
+                const struct Slots& slots);
     void begin_run(const struct Instruction& first, bool independent, std::uint32_t count);
     void view();
 

@@ -51,7 +51,8 @@ T pairwise_sum(const T* values, std::size_t count, std::size_t stride) {
 
 int thread_count(int wanted) {
     if (forked.load()) return 1;
-    return wanted > 0 ? wanted : omp_get_num_procs();
+    const int cores = omp_get_num_procs();
+    return wanted > 0 ? std::min(wanted, 4 * cores) : cores;
 }
 
 template <class T>
@@ -191,23 +192,11 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
                 pairwise_sum(lanes.data() + s * sum_lanes, sum_lanes, 1);
     };
 
-    threads =
-        std::min(thread_count(threads), static_cast<int>(std::min<std::size_t>(pieces, 1024)));
-    auto run_range = [&](std::size_t low, std::size_t high) {
-        Lease workspace(*this, width_);
-        std::vector<T> lanes(summed.size() * sum_lanes);
-        for (std::size_t p = low; p < high; ++p) run_piece(*workspace, lanes, p);
-    };
-    if (threads <= 1) {
-        run_range(0, pieces);
-    } else {
-#pragma omp parallel num_threads(threads)
-        {
-            const auto team = static_cast<std::size_t>(omp_get_num_threads());
-            const auto me = static_cast<std::size_t>(omp_get_thread_num());
-            run_range(pieces * me / team, pieces * (me + 1) / team);
-        }
-    }
+    over_ranges(*this, width_, pieces, threads,
+                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
+                    std::vector<T> lanes(summed.size() * sum_lanes);
+                    for (std::size_t p = low; p < high; ++p) run_piece(workspace, lanes, p);
+                });
     for (std::size_t s = 0; s < summed.size(); ++s)
         *outputs[summed[s]].data = pairwise_sum(partial.data() + s, pieces, summed.size());
 }

@@ -5,7 +5,11 @@
 // up with copies of its last row and runs the same code, so a row's bits depend on that row alone.
 #pragma once
 
+#include <omp.h>
+
+#include <algorithm>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -96,7 +100,31 @@ class Runner {
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
 };
 
-/// Threads to use for `wanted` (0: all cores). One in a forked child, where the pool is gone.
+/// Threads to use for `wanted` (0: all cores), at most four a core. One in a forked child, where
+/// the pool is gone.
 int thread_count(int wanted);
+
+/// Calls body(workspace, low, high) for contiguous ranges of [0, count), one per thread, each with
+/// a workspace of its own. What a body throws is thrown here.
+template <class T, class Body>
+void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body) {
+    threads = static_cast<int>(
+        std::min(static_cast<std::size_t>(thread_count(threads)), std::max<std::size_t>(count, 1)));
+    const auto run = [&](std::size_t part, std::size_t parts) {
+        typename Runner<T>::Lease workspace(runner, width);
+        body(*workspace, count * part / parts, count * (part + 1) / parts);
+    };
+    if (threads <= 1) return run(0, 1);
+    std::exception_ptr failure;
+#pragma omp parallel num_threads(threads)
+    try {
+        run(static_cast<std::size_t>(omp_get_thread_num()),
+            static_cast<std::size_t>(omp_get_num_threads()));
+    } catch (...) {
+#pragma omp critical
+        failure = std::current_exception();
+    }
+    if (failure) std::rethrow_exception(failure);
+}
 
 }  // namespace tapegrad

@@ -39,6 +39,7 @@ class Pool {
             blocks_.push_back({grow(n, block), n, 0});
         } else {
             block = pop(free_rows_[n]);
+            --rows_free_;
         }
         blocks_[block].live = n;
         return blocks_[block].first;
@@ -49,8 +50,10 @@ class Pool {
         const std::uint32_t block = block_[slot];
         if (block == no_block)
             free_.push_back(slot);
-        else if (--blocks_[block].live == 0)
+        else if (--blocks_[block].live == 0) {
             free_rows_[blocks_[block].size].push_back(block);
+            ++rows_free_;
+        }
     }
 
    private:
@@ -73,6 +76,8 @@ class Pool {
 
     /// Turns a free row into single slots.
     void break_block() {
+        if (!rows_free_) return;
+        --rows_free_;
         for (auto& rows : free_rows_) {
             if (rows.empty()) continue;
             const Block& block = blocks_[pop(rows)];
@@ -86,6 +91,7 @@ class Pool {
 
     std::vector<std::uint32_t> free_, block_;            ///< block_: per slot
     std::vector<std::vector<std::uint32_t>> free_rows_;  ///< blocks, by size
+    std::size_t rows_free_ = 0;
     std::vector<Block> blocks_;
 };
 

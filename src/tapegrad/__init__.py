@@ -20,6 +20,7 @@ from tapegrad.errors import (
     DTypeError,
     GradError,
     GraphError,
+    OptionError,
     ShapeError,
     TapegradError,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "Graph",
     "GraphError",
     "Minimum",
+    "OptionError",
     "Program",
     "ShapeError",
     "TapegradError",

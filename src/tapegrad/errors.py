@@ -13,6 +13,10 @@ class ShapeError(TapegradError, ValueError):
     """An array or sequence has the wrong shape."""
 
 
+class OptionError(TapegradError, ValueError):
+    """An option has a value that makes no sense, as a negative number of steps."""
+
+
 class DTypeError(TapegradError, TypeError):
     """A value has the wrong type."""
 

@@ -16,7 +16,9 @@ All of them take Vars, numbers and arrays of either. The error bound is in units
 Where a derivative does not exist: `abs` and `relu` have slope 0 at 0; `maximum` and `minimum` give
 each side half at a tie, `max` and `min` share it equally among all that tie; `sign`, `floor`,
 `ceil` and the comparisons have slope 0; `hypot` has slope 0 at the origin. The branch that `where`
-does not take gets the adjoint 0, even where its own derivative is infinite or NaN.
+does not take gets the adjoint 0, even where its own derivative is infinite or NaN; products below a
+`where` are `masked_mul`, whose derivatives are masked by both factors. Where `max`, `min`,
+`maximum`, `minimum` or `relu` meet NaN the value is NaN and the slope 0.
 
 | function | value | derivatives | error bound |
 |---|---|---|---|
@@ -28,7 +30,7 @@ NARY = """
 | `sum(xs)` | sum, in a fixed order: partial sums of 16 | 1 |
 | `dot(xs, ys)` | sum of products | `ys`, `xs` |
 | `prod(xs)` | product | product of the others, right also at zeros |
-| `max(xs)`, `min(xs)` | largest, smallest | 1 for the one that is taken |
+| `max(xs)`, `min(xs)` | largest, smallest | 1 for the one that is taken, shared equally at ties |
 | `logsumexp(xs)` | log of the sum of exponentials, without overflow | `softmax(xs)` |
 | `softmax(xs)` | list of exp(x) divided by their sum, without overflow | `y * (g - dot(y, g))` |
 | `where(c, a, b)` | `a` where `c` is not 0, else `b` | to the branch that is taken |

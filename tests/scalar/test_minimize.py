@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -323,6 +323,14 @@ def test_callback_may_change_its_copy_and_run_the_program() -> None:
 
 
 # ---- Ctrl-C ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """A shell that runs the tests in the background makes them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def check_interrupted(found: tg.Minimum, program: tg.Program) -> None:

@@ -604,7 +604,7 @@ def test_batches_longer_than_a_slice_are_whole(threads: int) -> None:
 
 @pytest.mark.parametrize("threads", [0, -1, -100])
 def test_threads_are_positive(threads: int) -> None:
-    with pytest.raises(tg.ShapeError, match="positive"):
+    with pytest.raises(tg.OptionError, match="positive"):
         mixed_program().batch(points(3), threads=threads)
 
 
@@ -815,7 +815,7 @@ def test_repr_says_inputs_outputs_and_instructions() -> None:
     )
     x = tg.Graph().input()
     text = repr(tg.compile([x, x * x], wrt=x, dtype="float32"))
-    assert "1 input, 2 outputs and its Jacobian (1), float32" in text or "Jacobian (1)" in text
+    assert "1 input, 2 outputs and their Jacobian (1), float32" in text
     assert "gradient" not in repr(tg.compile(x))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tapegrad import _core
 from tapegrad._core import Var
-from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.errors import DTypeError, OptionError
 
 #: A callback of `minimize`: step, x, value; true ends the run.
 Callback = Callable[[int, NDArray[Any], Any], object]
@@ -82,20 +84,27 @@ class Program(_core.Program):
             [1.0, -2.0]
 
         """
-        for name, number, least in (
-            ("steps", steps, 0),
-            ("history", history, 0),
-            ("every", every, 1),
-        ):
-            if number < least:
-                raise ShapeError(f"minimize: expected {name} of at least {least}, got {number}")
-        starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0, dtype=self.dtype)
+        steps, history, every = (
+            _whole(name, number, least)
+            for name, number, least in (
+                ("steps", steps, 0),
+                ("history", history, 0),
+                ("every", every, 1),
+            )
+        )
+        beta1, beta2 = _decay_rates(betas)
+        if not (math.isfinite(lr) and math.isfinite(eps) and eps >= 0):
+            raise OptionError(f"minimize: expected finite lr and eps >= 0, got lr={lr}, eps={eps}")
+        if method not in ("sgd", "adam"):
+            raise OptionError(f"minimize: expected method 'sgd' or 'adam', got {method!r}")
+        starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0)
         found = self.descend(
             starts,
             method,
             steps,
             lr,
-            *betas,
+            beta1,
+            beta2,
             eps,
             history,
             callback,
@@ -135,13 +144,34 @@ class Program(_core.Program):
 
     def _headline(self) -> str:
         outputs = "1 output" if self.n_outputs == 1 else f"{self.n_outputs} outputs"
-        derivatives = {True: "gradient", False: "Jacobian"}[self.n_outputs == 1]
-        what = f" and its {derivatives} ({self.n_derivatives})" if self.n_derivatives else ""
+        derivatives = "its gradient" if self.n_outputs == 1 else "their Jacobian"
+        what = f" and {derivatives} ({self.n_derivatives})" if self.n_derivatives else ""
         inputs = "1 input" if self.n_inputs == 1 else f"{self.n_inputs:,} inputs"
         return f"Program: {inputs}, {outputs}{what}, {self.dtype}"
 
     def __repr__(self) -> str:
         return f"<{self._headline()}, {self.stats['instructions']:,} instructions>"
+
+
+def _whole(name: str, number: int, least: int) -> int:
+    """Return a count as an int, if it is one."""
+    try:
+        whole = operator.index(number)
+    except TypeError:
+        raise OptionError(f"minimize: expected {name} to be an integer, got {number!r}") from None
+    if whole < least:
+        raise OptionError(f"minimize: expected {name} of at least {least}, got {whole}")
+    return whole
+
+
+def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
+    """Return Adam's two decay rates, if they are that."""
+    match betas:
+        case (int() | float() as first, int() | float() as second) if (
+            0 <= first < 1 and 0 <= second < 1
+        ):
+            return float(first), float(second)
+    raise OptionError(f"minimize: expected betas as two numbers in [0, 1), got {betas!r}")
 
 
 def as_vars(vars_: Var | Iterable[Var], what: str) -> list[Var]:

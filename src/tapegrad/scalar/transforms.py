@@ -50,7 +50,7 @@ class Replayed:
 
     def __call__(self, x: ArrayLike) -> Any:
         """Evaluate at one point, an array of any shape."""
-        point = np.asarray(x, dtype=self._dtype)
+        point = x if isinstance(x, np.ndarray) else np.asarray(x)
         if point.size == 0:
             raise ShapeError(f"{self._returns}: expected at least one value, got an empty array")
         value, gradient = self.program(point.shape)(point.ravel())
