@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkout import ROOT, python, run
+from tests.checkout import ROOT, run
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +32,18 @@ print(tg.__version__, tg.isa())
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    python("-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", folder, ROOT, cwd=ROOT)
-    (built,) = folder.glob("tapegrad-*.whl")
+def wheel() -> Path:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}
+    run("make", "wheel", cwd=ROOT, env=environment)
+    (built,) = (ROOT / "dist").glob("tapegrad-*.whl")
     return built
+
+
+def test_wheel_brings_the_thread_library_it_needs(wheel: Path) -> None:
+    assert "manylinux" in wheel.name
+    assert any(
+        name.startswith("tapegrad.libs/libgomp") for name in zipfile.ZipFile(wheel).namelist()
+    )
 
 
 def test_wheel_has_the_package_its_stubs_and_nothing_else(wheel: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpmath import mp  # type: ignore[import-untyped]
 
 import tapegrad as tg
 
@@ -379,3 +380,12 @@ def test_functions_of_numpy_on_the_argument_work() -> None:
     value, gradient = tg.value_and_grad(lambda x: np.sum(np.exp(x) * x))([0.0, 1.0])
     assert value == pytest.approx(math.e)
     np.testing.assert_allclose(gradient, [1.0, 2 * math.e], rtol=1e-14)
+
+
+@pytest.mark.parametrize("a", [1.0, 5.0, 20.0, 40.0, 300.0, -20.0, -300.0])
+def test_slopes_far_out_keep_their_relative_accuracy(a: float) -> None:
+    x = tg.Graph().input()
+    slopes = tg.compile([tg.grad(tg.sigmoid(x), x), tg.grad(tg.tanh(x), x)])([a])
+    exact = [mp.exp(-a) / (1 + mp.exp(-a)) ** 2, mp.sech(a) ** 2]
+    for got, want in zip(slopes, exact, strict=True):
+        assert abs(got - want) <= 1e-14 * want
