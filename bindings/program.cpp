@@ -1,4 +1,4 @@
-// bindings/program.cpp -- compiled programs on NumPy arrays: call, batch, minimize.
+// bindings/program.cpp -- compiled programs on NumPy arrays: one point, many rows, columns.
 //
 // A call on a small program takes about as long as its argument checks, so these go through
 // NumPy's C interface: 0.26 us in all.
@@ -12,136 +12,12 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
-#include <chrono>
-#include <optional>
-#include <variant>
 
+#include "compiled.h"
 #include "errors.h"
-#include "python.h"
-#include "scalar/minimize.h"
-#include "scalar/runner.h"
 
 namespace tapegrad::bindings {
 namespace {
-
-/// What Python holds: a program with its number type and the shape of its results.
-struct Compiled {
-    std::variant<std::unique_ptr<Runner<double>>, std::unique_ptr<Runner<float>>> runner;
-    std::shared_ptr<const Program> program;
-    bool scalar;                          ///< one output, given as a Var and not in a sequence
-    bool with_gradient;                   ///< returns (values, derivatives)
-    std::vector<std::int64_t> wrt_input;  ///< per derivative the input it belongs to, or -1
-
-    bool is_double() const { return runner.index() == 0; }
-    int typenum() const { return is_double() ? NPY_DOUBLE : NPY_FLOAT; }
-    const char* dtype() const { return is_double() ? "float64" : "float32"; }
-    std::size_t inputs() const { return program->code().input_count; }
-    std::size_t values() const { return program->values(); }
-    std::size_t derivatives() const { return program->derivatives(); }
-    /// Costly enough that giving other threads the interpreter pays.
-    bool long_running() const { return program->stats().instructions > 2000; }
-};
-
-template <class T>
-constexpr int typenum_of = sizeof(T) == 8 ? NPY_DOUBLE : NPY_FLOAT;
-
-PyArrayObject* array_of(PyObject* object) { return reinterpret_cast<PyArrayObject*>(object); }
-PyArrayObject* array_of(const nb::object& object) { return array_of(object.ptr()); }
-
-std::string shape_text(PyArrayObject* array) {
-    std::string text = "(";
-    for (int d = 0; d < PyArray_NDIM(array); ++d)
-        text += (d ? ", " : "") + std::to_string(PyArray_DIM(array, d));
-    return text + (PyArray_NDIM(array) == 1 ? ",)" : ")");
-}
-
-std::string shape_text(std::initializer_list<npy_intp> shape) {
-    std::string text = "(";
-    for (npy_intp size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-    return text + (shape.size() == 1 ? ",)" : ")");
-}
-
-std::string dtype_text(PyArrayObject* array) {
-    return nb::cast<std::string>(
-        nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))));
-}
-
-/// An array of Python objects may hold real numbers only.
-void check_elements(const char* what, nb::handle array) {
-    for (nb::handle element : array.attr("flat")) {
-        Operand operand;
-        if (!to_operand(element.ptr(), operand))
-            raise("DTypeError", std::string(what) + ": expected real numbers, got a " +
-                                    type_name(element.ptr()) + " among them");
-        if (operand.var)
-            raise("DTypeError",
-                  std::string(what) +
-                      ": expected numbers, got a Var; combine Vars before tg.compile");
-    }
-}
-
-/// `object` as an array of the program's number type with `ndim` dimensions; the array itself
-/// where it is one already, however it is strided.
-nb::object input_array(const Compiled& c, const char* what, PyObject* object, int ndim) {
-    nb::object array;
-    if (PyArray_Check(object)) {
-        array = nb::borrow(object);
-    } else {
-        array = nb::steal(PyArray_FromAny(object, nullptr, 0, 0, 0, nullptr));
-        if (!array.is_valid()) throw nb::python_error();
-    }
-    const int got = PyArray_NDIM(array_of(array));
-    if (got != ndim)
-        raise("ShapeError", std::string(what) + ": expected an array of " + std::to_string(ndim) +
-                                " dimension" + (ndim == 1 ? "" : "s") + ", got shape " +
-                                shape_text(array_of(array)) +
-                                (ndim == 1 && got == 2   ? "; program.batch takes one point a row"
-                                 : ndim == 2 && got == 1 ? "; program(x) takes a single point"
-                                                         : ""));
-    if (PyObject_HasAttrString(array.ptr(), "mask"))
-        raise("DTypeError",
-              std::string(what) + ": expected a plain array, got a masked one; fill it first");
-    const int type = PyArray_TYPE(array_of(array));
-    if (type == c.typenum() && PyArray_ISBEHAVED_RO(array_of(array))) return array;
-    if (!(PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) || PyTypeNum_ISBOOL(type) ||
-          PyTypeNum_ISOBJECT(type)))
-        raise("DTypeError", std::string(what) + ": expected real numbers, got dtype " +
-                                dtype_text(array_of(array)));
-    if (PyTypeNum_ISOBJECT(type)) check_elements(what, array);
-    nb::object converted = nb::steal(
-        PyArray_FromAny(array.ptr(), PyArray_DescrFromType(c.typenum()), 0, 0,
-                        NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_FORCECAST, nullptr));
-    if (!converted.is_valid()) throw nb::python_error();
-    return converted;
-}
-
-/// A given array for results, checked; or a new one.
-nb::object output_array(const Compiled& c, const char* what, PyObject* given,
-                        std::initializer_list<npy_intp> shape) {
-    if (!given) {
-        nb::object fresh = nb::steal(PyArray_SimpleNew(
-            static_cast<int>(shape.size()), const_cast<npy_intp*>(shape.begin()), c.typenum()));
-        if (!fresh.is_valid()) throw nb::python_error();
-        return fresh;
-    }
-    const std::string prefix = std::string(what) + ": ";
-    if (!PyArray_Check(given))
-        raise("DTypeError", prefix + "expected a NumPy array, got " + type_name(given));
-    PyArrayObject* array = array_of(given);
-    if (PyArray_TYPE(array) != c.typenum())
-        raise("DTypeError", prefix + "expected dtype " + c.dtype() + ", got " + dtype_text(array));
-    if (PyArray_NDIM(array) != static_cast<int>(shape.size()) ||
-        !std::equal(shape.begin(), shape.end(), PyArray_DIMS(array)))
-        raise("ShapeError",
-              prefix + "expected shape " + shape_text(shape) + ", got " + shape_text(array));
-    if (!PyArray_ISCARRAY(array))
-        raise("ShapeError", prefix + "expected a writable C-contiguous array, got one that is " +
-                                (!PyArray_ISWRITEABLE(array)       ? "read-only"
-                                 : !PyArray_IS_C_CONTIGUOUS(array) ? "not contiguous"
-                                                                   : "unaligned or byte-swapped") +
-                                "; make it with numpy.empty");
-    return nb::borrow(given);
-}
 
 /// The two arrays of out=, or nothing.
 struct Outs {
@@ -154,26 +30,6 @@ Outs split_out(const Compiled& c, PyObject* out) {
     if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 2)
         raise("ShapeError", "out: expected a tuple (values, derivatives), got " + type_name(out));
     return {PyTuple_GET_ITEM(out, 0), PyTuple_GET_ITEM(out, 1)};
-}
-
-/// Releases the interpreter while it lives, if asked to.
-class Unlocked {
-   public:
-    explicit Unlocked(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
-    ~Unlocked() {
-        if (state_) PyEval_RestoreThread(state_);
-    }
-    Unlocked(const Unlocked&) = delete;
-    Unlocked& operator=(const Unlocked&) = delete;
-
-   private:
-    PyThreadState* state_;
-};
-
-void check_inputs(const Compiled& c, const char* what, npy_intp got) {
-    if (static_cast<std::size_t>(got) != c.inputs())
-        raise("ShapeError", std::string(what) + ": the program has " + std::to_string(c.inputs()) +
-                                " inputs, got " + std::to_string(got) + " values");
 }
 
 // ---- one point --------------------------------------------------------------------------------
@@ -216,13 +72,6 @@ nb::object call(const Compiled& c, PyObject* x, PyObject* out) {
 }
 
 // ---- many rows --------------------------------------------------------------------------------
-
-int checked_threads(std::optional<int> threads) {
-    if (threads && *threads < 1)
-        raise("OptionError", "threads: expected a positive number or None for all cores, got " +
-                                 std::to_string(*threads));
-    return threads.value_or(0);
-}
 
 bool overlap(PyArrayObject* a, PyArrayObject* b) {
     auto range = [](PyArrayObject* array) {
@@ -351,177 +200,6 @@ nb::list columns(const Compiled& c, nb::handle inputs, bool sum, std::optional<i
                       c.runner);
 }
 
-// ---- minimize ---------------------------------------------------------------------------------
-
-struct MinimizeArguments {
-    DescentOptions options;
-    std::size_t steps, history_every, callback_every;
-    nb::object callback;
-};
-
-template <class T>
-class Minimization {
-   public:
-    Minimization(const Compiled& c, const Runner<T>& runner, nb::handle x0,
-                 const MinimizeArguments& a)
-        : compiled_(c), arguments_(a) {
-        const bool many = PyArray_Check(x0.ptr()) && PyArray_NDIM(array_of(x0.ptr())) == 2;
-        nb::object start = input_array(c, "minimize x0", x0.ptr(), many ? 2 : 1);
-        start = nb::steal(PyArray_NewCopy(array_of(start), NPY_CORDER));
-        if (!start.is_valid()) throw nb::python_error();
-        check_inputs(c, "minimize x0", PyArray_DIM(array_of(start), many ? 1 : 0));
-        count_ = many ? static_cast<std::size_t>(PyArray_DIM(array_of(start), 0)) : 1;
-        many_ = many;
-        if (!count_) raise("ShapeError", "minimize x0: expected at least one start, got none");
-        std::vector<std::uint32_t> moved;
-        for (std::int64_t input : c.wrt_input) moved.push_back(static_cast<std::uint32_t>(input));
-        descent_.emplace(runner, std::move(moved), a.options,
-                         static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
-        if (a.history_every) {
-            const auto rows = static_cast<npy_intp>(a.steps / a.history_every + 1);
-            const auto m = static_cast<npy_intp>(count_);
-            history_ = many ? output_array(c, "history", nullptr, {rows, m})
-                            : output_array(c, "history", nullptr, {rows});
-        }
-    }
-
-    nb::tuple run() {
-        bool stopped = false;
-        std::size_t piece = 1;
-        while (descent_->taken() < arguments_.steps && !stopped) {
-            piece = advance(piece);
-            stopped = interrupted() || wants_to_stop();
-        }
-        descent_->settle();
-        return result(stopped);
-    }
-
-   private:
-    using Clock = std::chrono::steady_clock;
-
-    /// Takes a piece of steps and returns the size of the next: some 20 ms, so that Ctrl-C is
-    /// heard.
-    std::size_t advance(std::size_t piece) {
-        piece = std::min(piece, arguments_.steps - descent_->taken());
-        if (arguments_.callback_every)
-            piece = std::min(
-                piece, arguments_.callback_every - descent_->taken() % arguments_.callback_every);
-        const auto start = Clock::now();
-        {
-            Unlocked unlocked(true);
-            descent_->advance(piece, history_data(),
-                              std::max<std::size_t>(arguments_.history_every, 1));
-        }
-        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        return seconds < 0.01   ? piece * 2
-               : seconds > 0.04 ? std::max<std::size_t>(piece / 2, 1)
-                                : piece;
-    }
-
-    bool interrupted() {
-        if (!PyErr_CheckSignals()) return false;
-        if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
-        PyErr_Clear();
-        return true;
-    }
-
-    /// Calls back if it is time; true from the callback, or Ctrl-C within it, ends the run.
-    bool wants_to_stop() {
-        if (!arguments_.callback_every || descent_->taken() % arguments_.callback_every)
-            return false;
-        descent_->settle();  // the value at x, not the one before the last step
-        auto [x, value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
-        PyObject* answer =
-            PyObject_CallFunction(arguments_.callback.ptr(), "nOO",
-                                  static_cast<Py_ssize_t>(descent_->taken()), x.ptr(), value.ptr());
-        if (answer) {
-            const int truth = PyObject_IsTrue(answer);
-            Py_DECREF(answer);
-            if (truth < 0) throw nb::python_error();
-            return truth;
-        }
-        if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
-        PyErr_Clear();
-        return true;
-    }
-
-    template <class Fill>
-    std::pair<nb::object, nb::object> arrays(Fill fill) {
-        const auto m = static_cast<npy_intp>(count_), n = static_cast<npy_intp>(compiled_.inputs());
-        nb::object x = many_ ? output_array(compiled_, "x", nullptr, {m, n})
-                             : output_array(compiled_, "x", nullptr, {n});
-        nb::object values = output_array(compiled_, "value", nullptr, {m});
-        auto* value_data = static_cast<T*>(PyArray_DATA(array_of(values)));
-        fill(static_cast<T*>(PyArray_DATA(array_of(x))), value_data);
-        if (!many_) values = nb::float_(static_cast<double>(value_data[0]));
-        return {x, values};
-    }
-
-    nb::tuple result(bool stopped) {
-        auto [x, value] = arrays([&](T* xs, T* values) { descent_->best(xs, values); });
-        auto [last_x, last_value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
-        return nb::make_tuple(x, value, last_x, last_value, history(), descent_->taken(), stopped);
-    }
-
-    T* history_data() const {
-        return history_.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(history_))) : nullptr;
-    }
-
-    /// The rows written so far; the value at the end is one of them if its step is.
-    nb::object history() {
-        if (!history_.is_valid()) return nb::none();
-        const std::size_t taken = descent_->taken(), every = arguments_.history_every;
-        std::size_t rows = (taken + every - 1) / every;
-        if (taken % every == 0) {
-            std::vector<T> x(count_ * compiled_.inputs());
-            descent_->last(x.data(), history_data() + rows * count_);
-            ++rows;
-        }
-        return history_[nb::slice(nb::int_(0), nb::int_(rows), nb::int_(1))];
-    }
-
-    const Compiled& compiled_;
-    const MinimizeArguments& arguments_;
-    std::size_t count_ = 1;
-    bool many_ = false;
-    std::optional<Descent<T>> descent_;
-    nb::object history_;
-};
-
-nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
-                   double lr, double beta1, double beta2, double epsilon, std::size_t history_every,
-                   nb::object callback, std::size_t callback_every, std::optional<int> threads) {
-    if (!c.scalar || !c.with_gradient)
-        raise("GradError",
-              "minimize: the program must have one output and its gradient; compile it as "
-              "tg.compile(loss, wrt=inputs)");
-    std::vector<char> seen(c.inputs(), false);
-    for (std::int64_t input : c.wrt_input) {
-        if (input < 0 || seen[static_cast<std::size_t>(input)])
-            raise("GradError",
-                  "minimize: every Var of `wrt` must be a different input of the program");
-        seen[static_cast<std::size_t>(input)] = true;
-    }
-    MinimizeArguments a{{}, steps, history_every, callback_every, std::move(callback)};
-    if (method != "sgd" && method != "adam")
-        raise("OptionError", "minimize: expected method 'sgd' or 'adam', got '" + method + "'");
-    a.options = {method == "sgd" ? Method::sgd : Method::adam,
-                 lr,
-                 beta1,
-                 beta2,
-                 epsilon,
-                 checked_threads(threads)};
-    return std::visit(
-        [&](const auto& runner) {
-            using T = std::decay_t<decltype(*runner)>;
-            if constexpr (std::is_same_v<T, Runner<double>>)
-                return Minimization<double>(c, *runner, x0, a).run();
-            else
-                return Minimization<float>(c, *runner, x0, a).run();
-        },
-        c.runner);
-}
-
 // ---- making and describing --------------------------------------------------------------------
 
 std::vector<NodeId> ids_of(const Vars& vars, const Var& first) {
@@ -596,68 +274,6 @@ nb::list record_loop(const Compiled& body, std::uint32_t count, nb::handle carri
     const NodeId header = graph->loop({count, results, body.program}, ids);
     nb::list out;
     for (std::uint32_t i = 0; i < results; ++i) out.append(make_var(graph, header + 1 + i));
-    return out;
-}
-
-std::string kernel_name(const Run& run) {
-    if (run.kernel == kernel_softplus_sigmoid) return "softplus+sigmoid";
-    if (run.kernel == kernel_sincos) return "sin+cos";
-    std::uint32_t plain = run.n, pairs = run.m;
-    if (run.kernel >= kernel_sumdot_small) {
-        plain = (run.kernel - kernel_sumdot_small) / (small_terms + 1);
-        pairs = (run.kernel - kernel_sumdot_small) % (small_terms + 1);
-    } else if (run.kernel != static_cast<int>(Op::sumdot)) {
-        return info(static_cast<Op>(run.kernel)).name;
-    }
-    if (pairs == 0) return plain == 2 ? "add" : "sum" + std::to_string(plain);
-    if (plain == 0) return pairs == 1 ? "mul" : "dot" + std::to_string(pairs);
-    if (plain == 1 && pairs == 1) return "muladd";
-    return "sum" + std::to_string(plain) + "+dot" + std::to_string(pairs);
-}
-
-/// Whether a run shares vectors in a single evaluation.
-bool is_packed(const Run& run) {
-    if (run.form != run_independent || run.count < pack_from) return false;
-    if (run.kernel >= op_count) return run.kernel < kernel_sumdot_small;
-    const OpInfo& op = info(static_cast<Op>(run.kernel));
-    return op.vector_pace && op.arity == 1;
-}
-
-nb::dict stats(const Compiled& c) {
-    const Program& program = *c.program;
-    nb::dict counts, passes, out;
-    const std::vector<Run> runs = program.runs();
-    const auto lanes = static_cast<std::size_t>(c.is_double() ? kernels<double>().native_lanes
-                                                              : kernels<float>().native_lanes);
-    std::size_t packed = 0, packs = 0;
-    for (const Run& run : runs) {
-        if (is_packed(run)) {
-            packed += run.count;
-            packs += (run.count + lanes - 1) / lanes;
-        }
-        const std::string name = kernel_name(run);
-        nb::str key(name.c_str());
-        counts[key] = (counts.contains(key) ? nb::cast<std::size_t>(counts[key]) : 0) + run.count;
-    }
-    for (const auto& [name, seconds] : program.stats().passes) passes[name.c_str()] = seconds;
-    const double instructions = program.stats().instructions;
-    out["live_nodes"] = program.stats().live_nodes;
-    out["instructions"] = program.stats().instructions;
-    out["kernels"] = counts;
-    out["runs"] = runs.size();
-    out["mean_run"] = runs.empty() ? 0.0 : instructions / static_cast<double>(runs.size());
-    out["packed"] = packed;
-    out["pack_width"] = packs ? static_cast<double>(packed) / static_cast<double>(packs) : 0.0;
-    out["slots"] = program.total_slots();
-    out["code_bytes"] = program.code_bytes();
-    std::visit(
-        [&](const auto& runner) {
-            out["lanes"] = runner->width();
-            out["lane_bytes"] = runner->workspace_bytes();
-        },
-        c.runner);
-    out["passes"] = passes;
-    out["isa"] = isa().name;
     return out;
 }
 

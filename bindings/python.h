@@ -38,6 +38,13 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
 /// The type's name, for messages.
 std::string type_name(PyObject* object);
 
+/// Raises GraphError: operands of two graphs.
+[[noreturn]] void raise_two_graphs(const char* op);
+/// The items of any iterable as a tuple of our own, which nobody else can change.
+nb::object items_of(nb::handle object, const std::string& expected);
+/// A node of two operands, or a number if both are.
+nb::object record_binary(Op op, const Operand& a, const Operand& b);
+
 /// The Vars of a sequence, which it keeps alive.
 struct Vars {
     nb::object keep;

@@ -1,0 +1,125 @@
+// bindings/arrays.cpp -- arguments and results of programs as NumPy arrays.
+#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
+#define NO_IMPORT_ARRAY
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <Python.h>
+#include <numpy/arrayobject.h>
+//
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+
+#include "compiled.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+std::string shape_text(PyArrayObject* array) {
+    std::string text = "(";
+    for (int d = 0; d < PyArray_NDIM(array); ++d)
+        text += (d ? ", " : "") + std::to_string(PyArray_DIM(array, d));
+    return text + (PyArray_NDIM(array) == 1 ? ",)" : ")");
+}
+
+std::string shape_text(std::initializer_list<npy_intp> shape) {
+    std::string text = "(";
+    for (npy_intp size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+    return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+std::string dtype_text(PyArrayObject* array) {
+    return nb::cast<std::string>(
+        nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))));
+}
+
+/// An array of Python objects may hold real numbers only.
+void check_elements(const char* what, nb::handle array) {
+    for (nb::handle element : array.attr("flat")) {
+        Operand operand;
+        if (!to_operand(element.ptr(), operand))
+            raise("DTypeError", std::string(what) + ": expected real numbers, got a " +
+                                    type_name(element.ptr()) + " among them");
+        if (operand.var)
+            raise("DTypeError",
+                  std::string(what) +
+                      ": expected numbers, got a Var; combine Vars before tg.compile");
+    }
+}
+
+}  // namespace
+
+nb::object input_array(const Compiled& c, const char* what, PyObject* object, int ndim) {
+    nb::object array;
+    if (PyArray_Check(object)) {
+        array = nb::borrow(object);
+    } else {
+        array = nb::steal(PyArray_FromAny(object, nullptr, 0, 0, 0, nullptr));
+        if (!array.is_valid()) throw nb::python_error();
+    }
+    const int got = PyArray_NDIM(array_of(array));
+    if (got != ndim)
+        raise("ShapeError", std::string(what) + ": expected an array of " + std::to_string(ndim) +
+                                " dimension" + (ndim == 1 ? "" : "s") + ", got shape " +
+                                shape_text(array_of(array)) +
+                                (ndim == 1 && got == 2   ? "; program.batch takes one point a row"
+                                 : ndim == 2 && got == 1 ? "; program(x) takes a single point"
+                                                         : ""));
+    if (PyObject_HasAttrString(array.ptr(), "mask"))
+        raise("DTypeError",
+              std::string(what) + ": expected a plain array, got a masked one; fill it first");
+    const int type = PyArray_TYPE(array_of(array));
+    if (type == c.typenum() && PyArray_ISBEHAVED_RO(array_of(array))) return array;
+    if (!(PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) || PyTypeNum_ISBOOL(type) ||
+          PyTypeNum_ISOBJECT(type)))
+        raise("DTypeError", std::string(what) + ": expected real numbers, got dtype " +
+                                dtype_text(array_of(array)));
+    if (PyTypeNum_ISOBJECT(type)) check_elements(what, array);
+    nb::object converted = nb::steal(
+        PyArray_FromAny(array.ptr(), PyArray_DescrFromType(c.typenum()), 0, 0,
+                        NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_FORCECAST, nullptr));
+    if (!converted.is_valid()) throw nb::python_error();
+    return converted;
+}
+
+nb::object output_array(const Compiled& c, const char* what, PyObject* given,
+                        std::initializer_list<npy_intp> shape) {
+    if (!given) {
+        nb::object fresh = nb::steal(PyArray_SimpleNew(
+            static_cast<int>(shape.size()), const_cast<npy_intp*>(shape.begin()), c.typenum()));
+        if (!fresh.is_valid()) throw nb::python_error();
+        return fresh;
+    }
+    const std::string prefix = std::string(what) + ": ";
+    if (!PyArray_Check(given))
+        raise("DTypeError", prefix + "expected a NumPy array, got " + type_name(given));
+    PyArrayObject* array = array_of(given);
+    if (PyArray_TYPE(array) != c.typenum())
+        raise("DTypeError", prefix + "expected dtype " + c.dtype() + ", got " + dtype_text(array));
+    if (PyArray_NDIM(array) != static_cast<int>(shape.size()) ||
+        !std::equal(shape.begin(), shape.end(), PyArray_DIMS(array)))
+        raise("ShapeError",
+              prefix + "expected shape " + shape_text(shape) + ", got " + shape_text(array));
+    if (!PyArray_ISCARRAY(array))
+        raise("ShapeError", prefix + "expected a writable C-contiguous array, got one that is " +
+                                (!PyArray_ISWRITEABLE(array)       ? "read-only"
+                                 : !PyArray_IS_C_CONTIGUOUS(array) ? "not contiguous"
+                                                                   : "unaligned or byte-swapped") +
+                                "; make it with numpy.empty");
+    return nb::borrow(given);
+}
+
+void check_inputs(const Compiled& c, const char* what, npy_intp got) {
+    if (static_cast<std::size_t>(got) != c.inputs())
+        raise("ShapeError", std::string(what) + ": the program has " + std::to_string(c.inputs()) +
+                                " inputs, got " + std::to_string(got) + " values");
+}
+
+int checked_threads(std::optional<int> threads) {
+    if (threads && *threads < 1)
+        raise("OptionError", "threads: expected a positive number or None for all cores, got " +
+                                 std::to_string(*threads));
+    return threads.value_or(0);
+}
+
+}  // namespace tapegrad::bindings

@@ -1,0 +1,73 @@
+// bindings/compiled.h -- what Python holds of a program, and its arguments as NumPy arrays.
+//
+// The including file defines how it uses NumPy's C interface and includes it first.
+#pragma once
+
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "python.h"
+#include "scalar/runner.h"
+
+namespace tapegrad::bindings {
+
+/// What Python holds: a program with its number type and the shape of its results.
+struct Compiled {
+    std::variant<std::unique_ptr<Runner<double>>, std::unique_ptr<Runner<float>>> runner;
+    std::shared_ptr<const Program> program;
+    bool scalar;                          ///< one output, given as a Var and not in a sequence
+    bool with_gradient;                   ///< returns (values, derivatives)
+    std::vector<std::int64_t> wrt_input;  ///< per derivative the input it belongs to, or -1
+
+    bool is_double() const { return runner.index() == 0; }
+    int typenum() const { return is_double() ? NPY_DOUBLE : NPY_FLOAT; }
+    const char* dtype() const { return is_double() ? "float64" : "float32"; }
+    std::size_t inputs() const { return program->code().input_count; }
+    std::size_t values() const { return program->values(); }
+    std::size_t derivatives() const { return program->derivatives(); }
+    /// Costly enough that giving other threads the interpreter pays.
+    bool long_running() const { return program->stats().instructions > 2000; }
+};
+
+inline PyArrayObject* array_of(PyObject* object) {
+    return reinterpret_cast<PyArrayObject*>(object);
+}
+inline PyArrayObject* array_of(const nb::object& object) { return array_of(object.ptr()); }
+
+/// `object` as an array of the program's number type with `ndim` dimensions; the array itself
+/// where it is one already, however it is strided.
+nb::object input_array(const Compiled& c, const char* what, PyObject* object, int ndim);
+/// A given array for results, checked; or a new one.
+nb::object output_array(const Compiled& c, const char* what, PyObject* given,
+                        std::initializer_list<npy_intp> shape);
+/// Raises unless `got` is the number of the program's inputs.
+void check_inputs(const Compiled& c, const char* what, npy_intp got);
+/// A number of threads, 0 for all cores; raises for others.
+int checked_threads(std::optional<int> threads);
+
+/// Releases the interpreter while it lives, if asked to.
+class Unlocked {
+   public:
+    explicit Unlocked(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
+    ~Unlocked() {
+        if (state_) PyEval_RestoreThread(state_);
+    }
+    Unlocked(const Unlocked&) = delete;
+    Unlocked& operator=(const Unlocked&) = delete;
+
+   private:
+    PyThreadState* state_;
+};
+
+/// The native loop behind Program.minimize.
+nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
+                   double lr, double beta1, double beta2, double epsilon, std::size_t history_every,
+                   nb::object callback, std::size_t callback_every, std::optional<int> threads);
+/// Figures of the compiled program.
+nb::dict stats(const Compiled& c);
+
+}  // namespace tapegrad::bindings

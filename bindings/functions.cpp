@@ -1,0 +1,272 @@
+// bindings/functions.cpp -- the functions that record nodes: elementwise, of sequences, gradients.
+#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
+#define NO_IMPORT_ARRAY
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#include <Python.h>
+#include <numpy/arrayobject.h>
+//
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include "python.h"
+#include "scalar/derive.h"
+#include "scalar/kernels.h"
+#include "scalar/runner.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+// ---- sequences of Vars ------------------------------------------------------------------------
+
+struct Sequence {
+    std::shared_ptr<Graph> graph;  ///< none if all are numbers
+    std::vector<Operand> operands;
+    nb::object keep;  ///< holds the items while operands point to them
+
+    std::vector<NodeId> nodes(Graph& g) const {
+        std::vector<NodeId> out;
+        out.reserve(operands.size());
+        for (const Operand& operand : operands) out.push_back(operand.in(g));
+        return out;
+    }
+};
+
+Sequence parse(const char* op, nb::handle object) {
+    if (as_var(object.ptr()))
+        raise("ShapeError", std::string(op) + ": expected a sequence of Vars, got one Var; write " +
+                                op + "([a, b, ...])");
+    Sequence out;
+    out.keep = items_of(object, std::string(op) + ": expected a sequence of Vars and numbers");
+    PyObject** items = &PyTuple_GET_ITEM(out.keep.ptr(), 0);
+    const Py_ssize_t count = PyTuple_GET_SIZE(out.keep.ptr());
+    out.operands.resize(static_cast<std::size_t>(count));
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        Operand& operand = out.operands[static_cast<std::size_t>(i)];
+        if (!to_operand(items[i], operand))
+            raise("DTypeError", std::string(op) + ": expected Vars and numbers, element " +
+                                    std::to_string(i) + " is a " + type_name(items[i]) +
+                                    "; flatten nested sequences first");
+        if (!operand.var) continue;
+        if (!out.graph)
+            out.graph = operand.var->graph;
+        else if (out.graph != operand.var->graph)
+            raise_two_graphs(op);
+    }
+    return out;
+}
+
+nb::list projections(const std::shared_ptr<Graph>& graph, NodeId header, std::size_t count) {
+    nb::list out;
+    for (std::size_t i = 0; i < count; ++i)
+        out.append(make_var(graph, header + 1 + static_cast<NodeId>(i)));
+    return out;
+}
+
+/// The values of constant nodes, through the same code that programs run.
+std::vector<double> evaluate_constants(const Graph& graph, std::span<const NodeId> nodes) {
+    Runner<double> runner(Program::compile(graph, nodes, {}, false, {}));
+    std::vector<double> values(nodes.size());
+    runner.one(nullptr, values.data(), nullptr);
+    return values;
+}
+
+NodeId record_nary(Graph& graph, Op op, const std::vector<NodeId>& nodes) {
+    if (op != Op::dot && nodes.size() == 1) {
+        if (op == Op::logsumexp || op == Op::sum || op == Op::prod || op == Op::max ||
+            op == Op::min)
+            return nodes[0];
+    }
+    if (op == Op::sum && nodes.size() == 2) return graph.binary(Op::add, nodes[0], nodes[1]);
+    if (op == Op::prod && nodes.size() == 2) return graph.binary(Op::mul, nodes[0], nodes[1]);
+    if (op == Op::dot && nodes.size() == 2) return graph.binary(Op::mul, nodes[0], nodes[1]);
+    return graph.nary(op, nodes);
+}
+
+nb::object reduce(Op op, const Sequence& sequence, const std::vector<NodeId>& nodes,
+                  const std::shared_ptr<Graph>& graph) {
+    const NodeId id = record_nary(*graph, op, nodes);
+    if (sequence.graph) return make_var(graph, id);
+    return nb::float_(evaluate_constants(*graph, std::span(&id, 1))[0]);
+}
+
+nb::object reduction(Op op, nb::handle values) {
+    const Sequence sequence = parse(info(op).name, values);
+    if (sequence.operands.empty()) {
+        if (op == Op::sum) return nb::float_(0.0);
+        if (op == Op::prod) return nb::float_(1.0);
+        raise("ShapeError", std::string(info(op).name) +
+                                ": expected at least one operand, got an empty sequence");
+    }
+    auto graph = sequence.graph ? sequence.graph : std::make_shared<Graph>();
+    return reduce(op, sequence, sequence.nodes(*graph), graph);
+}
+
+nb::object dot(nb::handle first, nb::handle second) {
+    const Sequence a = parse("dot", first), b = parse("dot", second);
+    if (a.operands.size() != b.operands.size())
+        raise("ShapeError", "dot: expected two sequences of one length, got " +
+                                std::to_string(a.operands.size()) + " and " +
+                                std::to_string(b.operands.size()));
+    if (a.graph && b.graph && a.graph != b.graph) raise_two_graphs("dot");
+    if (a.operands.empty()) return nb::float_(0.0);
+    auto graph = a.graph ? a.graph : b.graph ? b.graph : std::make_shared<Graph>();
+    std::vector<NodeId> pairs;
+    pairs.reserve(2 * a.operands.size());
+    for (std::size_t i = 0; i < a.operands.size(); ++i) {
+        pairs.push_back(a.operands[i].in(*graph));
+        pairs.push_back(b.operands[i].in(*graph));
+    }
+    return reduce(Op::dot, a.graph ? a : b, pairs, graph);
+}
+
+nb::list softmax(nb::handle values) {
+    const Sequence sequence = parse("softmax", values);
+    const auto count = sequence.operands.size();
+    if (!count)
+        raise("ShapeError", "softmax: expected at least one operand, got an empty sequence");
+    auto graph = sequence.graph ? sequence.graph : std::make_shared<Graph>();
+    const NodeId header =
+        graph->multi(Op::softmax, sequence.nodes(*graph), static_cast<std::uint32_t>(count));
+    if (sequence.graph) return projections(graph, header, count);
+    std::vector<NodeId> results;
+    for (std::size_t i = 0; i < count; ++i) results.push_back(header + 1 + static_cast<NodeId>(i));
+    nb::list out;
+    for (double value : evaluate_constants(*graph, results)) out.append(value);
+    return out;
+}
+
+// ---- elementwise functions --------------------------------------------------------------------
+
+/// Applies a function of this module to every element of broadcast arrays. Arrays of numbers give
+/// arrays of float64, arrays of Vars arrays of Vars.
+nb::object over_arrays(const char* name, const nb::tuple& arguments) {
+    nb::module_ numpy = nb::module_::import_("numpy");
+    nb::object function = nb::module_::import_("tapegrad._core").attr("functions").attr(name);
+    if (Py_EnterRecursiveCall(" in an array that contains itself")) throw nb::python_error();
+    nb::object mapped;
+    try {
+        mapped = numpy.attr("frompyfunc")(function, arguments.size(),
+                                          1)(*nb::borrow<nb::args>(arguments));
+    } catch (...) {
+        Py_LeaveRecursiveCall();
+        throw;
+    }
+    Py_LeaveRecursiveCall();
+    if (!PyArray_Check(mapped.ptr())) return mapped;  // of arrays without dimensions
+    for (nb::handle argument : arguments)
+        if (PyArray_Check(argument.ptr()) &&
+            PyArray_TYPE(reinterpret_cast<PyArrayObject*>(argument.ptr())) == NPY_OBJECT)
+            return mapped;
+    for (nb::handle argument : arguments)
+        if (as_var(argument.ptr())) return mapped;
+    return mapped.attr("astype")("float64");
+}
+
+bool any_array(std::initializer_list<nb::handle> objects) {
+    for (nb::handle object : objects)
+        if (PyArray_Check(object.ptr())) return true;
+    return false;
+}
+
+Operand operand_of(const char* op, nb::handle object) {
+    Operand operand;
+    if (!to_operand(object.ptr(), operand))
+        raise("DTypeError", std::string(op) +
+                                ": expected a Var, a real number or an array of them, got " +
+                                type_name(object.ptr()));
+    return operand;
+}
+
+template <Op op>
+nb::object unary_function(nb::handle a) {
+    if (any_array({a})) return over_arrays(info(op).name, nb::make_tuple(a));
+    const Operand operand = operand_of(info(op).name, a);
+    if (!operand.var) return nb::float_(fold(op, operand.number, 0.0));
+    return make_var(operand.var->graph, operand.var->graph->unary(op, operand.var->id));
+}
+
+template <Op op>
+nb::object binary_function(nb::handle a, nb::handle b) {
+    if (any_array({a, b})) return over_arrays(info(op).name, nb::make_tuple(a, b));
+    return record_binary(op, operand_of(info(op).name, a), operand_of(info(op).name, b));
+}
+
+nb::object where(nb::handle c, nb::handle a, nb::handle b) {
+    if (any_array({c, a, b})) return over_arrays("where", nb::make_tuple(c, a, b));
+    const Operand condition = operand_of("where", c), first = operand_of("where", a),
+                  second = operand_of("where", b);
+    std::shared_ptr<Graph> graph;
+    for (const Operand* operand : {&condition, &first, &second}) {
+        if (!operand->var) continue;
+        if (graph && graph != operand->var->graph) raise_two_graphs("where");
+        graph = operand->var->graph;
+    }
+    if (!graph) return nb::float_(condition.number != 0.0 ? first.number : second.number);
+    const NodeId ic = condition.in(*graph), ia = first.in(*graph), ib = second.in(*graph);
+    return make_var(graph, graph->where(ic, ia, ib));
+}
+
+nb::list gradient(const Var& output, nb::handle wrt) {
+    std::vector<NodeId> ids;
+    const Vars vars = vars_of(wrt, "grad: wrt");
+    for (const Var* var : vars.all) {
+        common_graph("grad", output, *var);
+        ids.push_back(var->id);
+    }
+    const NodeId of[1] = {output.id};
+    const auto rows = derive(*output.graph, of, ids);
+    nb::list out;
+    for (NodeId id : rows[0]) out.append(make_var(output.graph, id));
+    return out;
+}
+
+}  // namespace
+
+void bind_functions(nb::module_& m) {
+    nb::module_ f = m.def_submodule("functions", "Functions of Vars, numbers and arrays of them.");
+    nb::list names;
+#define ARRAY "numpy.typing.NDArray[typing.Any]"
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                \
+    f.def(#name, &unary_function<Op::name>, nb::arg("a"),                   \
+          nb::sig("def " #name "(a: " ANY_OPERAND ") -> typing.Any"), doc); \
+    names.append(#name);
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)                                \
+    f.def(#name, &binary_function<Op::name>, nb::arg("a"), nb::arg("b"),                        \
+          nb::sig("def " #name "(a: " ANY_OPERAND ", b: " ANY_OPERAND ") -> typing.Any"), doc); \
+    names.append(#name);
+#define ANY_OPERAND "tapegrad._core.Var | float | " ARRAY
+#include "scalar/ops.def"
+#undef OP1
+#undef OP2
+    f.def("where", &where, nb::arg("condition"), nb::arg("a"), nb::arg("b"),
+          nb::sig("def where(condition: " ANY_OPERAND ", a: " ANY_OPERAND ", b: " ANY_OPERAND
+                  ") -> typing.Any"),
+          info(Op::where).doc);
+#define REDUCTION(name)                                                                          \
+    f.def(                                                                                       \
+        #name, [](nb::handle values) { return reduction(Op::name, values); }, nb::arg("values"), \
+        nb::sig("def " #name "(values: collections.abc.Iterable[typing.Any]) -> typing.Any"),    \
+        info(Op::name).doc);                                                                     \
+    names.append(#name);
+    REDUCTION(sum)
+    REDUCTION(prod)
+    REDUCTION(max)
+    REDUCTION(min)
+    REDUCTION(logsumexp)
+    f.def("dot", &dot, nb::arg("a"), nb::arg("b"),
+          nb::sig("def dot(a: collections.abc.Iterable[typing.Any], b: "
+                  "collections.abc.Iterable[typing.Any]) -> typing.Any"),
+          info(Op::dot).doc);
+    f.def("softmax", &softmax, nb::arg("values"),
+          nb::sig("def softmax(values: collections.abc.Iterable[typing.Any]) -> list[typing.Any]"),
+          info(Op::softmax).doc);
+    for (const char* name : {"where", "dot", "softmax"}) names.append(name);
+    f.attr("__all__") = names;
+    m.def("gradient", &gradient, nb::arg("output"), nb::arg("wrt"),
+          nb::sig("def gradient(output: Var, wrt: collections.abc.Sequence[Var]) -> list[Var]"),
+          "Appends the adjoints of `wrt` to the graph and returns them.");
+}
+
+}  // namespace tapegrad::bindings
