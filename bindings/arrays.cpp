@@ -65,7 +65,7 @@ nb::object input_array(const Compiled& c, const char* what, PyObject* object, in
                                 (ndim == 1 && got == 2   ? "; program.batch takes one point a row"
                                  : ndim == 2 && got == 1 ? "; program(x) takes a single point"
                                                          : ""));
-    if (PyObject_HasAttrString(array.ptr(), "mask"))
+    if (!PyArray_CheckExact(array.ptr()) && PyObject_HasAttrString(array.ptr(), "mask"))
         raise("DTypeError",
               std::string(what) + ": expected a plain array, got a masked one; fill it first");
     const int type = PyArray_TYPE(array_of(array));

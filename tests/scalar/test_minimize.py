@@ -475,3 +475,25 @@ def test_a_minimum_cannot_be_changed() -> None:
     found: Any = valley().minimize(START, steps=1)
     with pytest.raises(AttributeError):
         found.x = 3
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"steps": -1},
+        {"steps": 1.5},
+        {"every": 0},
+        {"history": -1},
+        {"lr": math.nan},
+        {"eps": -1.0},
+        {"betas": (1.0, 0.9)},
+        {"betas": (0.9,)},
+        {"method": "newton"},
+        {"threads": 0},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
+    x = tg.Graph().inputs(1)
+    program = tg.compile(x[0] * x[0], wrt=x)
+    with pytest.raises(tg.OptionError, match=next(iter(options))):
+        program.minimize([1.0], **options)

@@ -875,3 +875,27 @@ def test_set_isa_refuses_unknown_names_and_keeps_the_one_in_use() -> None:
         with pytest.raises(ValueError, match="isas"):
             tg.set_isa(name)
     assert tg.isa() == before
+
+
+@pytest.mark.parametrize(
+    ("point", "hint"),
+    [
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "masked"),
+        ([None, 1.0], "NoneType"),
+        (np.array(["1", "2"], dtype=object), "str"),
+        (np.array([1j, 2.0]), "complex"),
+    ],
+)
+def test_points_that_are_no_plain_real_numbers_are_refused(point: Any, hint: str) -> None:
+    x = tg.Graph().inputs(2)
+    program = tg.compile(x[0] * x[1], wrt=x)
+    dtype = getattr(point, "dtype", object)
+    rows = np.ma.stack([point, point]) if hint == "masked" else np.array([[*point]] * 2, dtype)
+    for run in (
+        lambda: program(point),
+        lambda: program.batch(rows),
+        lambda: program.minimize(point, steps=1),
+        lambda: tg.value_and_grad(lambda v: v[0] * v[1])(point),
+    ):
+        with pytest.raises(tg.DTypeError, match=hint):
+            run()
