@@ -139,21 +139,34 @@ nb::list softmax(nb::handle values) {
 
 // ---- elementwise functions --------------------------------------------------------------------
 
+/// How deep arrays lie within arrays: one that contains itself would exhaust the stack.
+class Nesting {
+   public:
+    Nesting() {
+        if (depth_ >= 20) {
+            PyErr_SetString(PyExc_RecursionError,
+                            "an array of arrays of arrays, 20 deep: does it contain itself?");
+            throw nb::python_error();
+        }
+        ++depth_;
+    }
+    ~Nesting() { --depth_; }
+    Nesting(const Nesting&) = delete;
+    Nesting& operator=(const Nesting&) = delete;
+
+   private:
+    static thread_local int depth_;
+};
+thread_local int Nesting::depth_ = 0;
+
 /// Applies a function of this module to every element of broadcast arrays. Arrays of numbers give
 /// arrays of float64, arrays of Vars arrays of Vars.
 nb::object over_arrays(const char* name, const nb::tuple& arguments) {
     nb::module_ numpy = nb::module_::import_("numpy");
     nb::object function = nb::module_::import_("tapegrad._core").attr("functions").attr(name);
-    if (Py_EnterRecursiveCall(" in an array that contains itself")) throw nb::python_error();
-    nb::object mapped;
-    try {
-        mapped = numpy.attr("frompyfunc")(function, arguments.size(),
-                                          1)(*nb::borrow<nb::args>(arguments));
-    } catch (...) {
-        Py_LeaveRecursiveCall();
-        throw;
-    }
-    Py_LeaveRecursiveCall();
+    const Nesting nesting;
+    nb::object mapped =
+        numpy.attr("frompyfunc")(function, arguments.size(), 1)(*nb::borrow<nb::args>(arguments));
     if (!PyArray_Check(mapped.ptr())) return mapped;  // of arrays without dimensions
     for (nb::handle argument : arguments)
         if (PyArray_Check(argument.ptr()) &&

@@ -250,10 +250,11 @@ nb::object record_binary(Op op, const Operand& a, const Operand& b) {
 }
 
 nb::object items_of(nb::handle object, const std::string& expected) {
+    const bool iterates = nb::hasattr(object, "__iter__");
     nb::object items = nb::steal(PySequence_Tuple(object.ptr()));
     if (items.is_valid()) return items;
     // An error within the iteration is the user's own; only a lack of iteration is ours to explain.
-    if (PyObject_HasAttrString(object.ptr(), "__iter__")) throw nb::python_error();
+    if (iterates) throw nb::python_error();
     PyErr_Clear();
     raise("DTypeError", expected + ", got " + type_name(object.ptr()));
 }

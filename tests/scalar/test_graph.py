@@ -352,7 +352,7 @@ NOT_REAL = [
     object(),
     np.complex128(1),
     np.datetime64("2020-01-01"),
-    np.timedelta64(3),
+    np.timedelta64(3, "s"),
     np.str_("1"),
 ]
 not_real = pytest.mark.parametrize("other", NOT_REAL, ids=lambda o: type(o).__name__)
