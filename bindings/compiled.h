@@ -1,6 +1,4 @@
 // bindings/compiled.h -- what Python holds of a program, and its arguments as NumPy arrays.
-//
-// The including file defines how it uses NumPy's C interface and includes it first.
 #pragma once
 
 #include <initializer_list>
@@ -10,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "numpy.h"
 #include "python.h"
 #include "scalar/runner.h"
 

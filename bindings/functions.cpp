@@ -1,15 +1,8 @@
 // bindings/functions.cpp -- the functions that record nodes: elementwise, of sequences, gradients.
-#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
-#define NO_IMPORT_ARRAY
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <Python.h>
-#include <numpy/arrayobject.h>
-//
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include "numpy.h"
 #include "python.h"
 #include "scalar/derive.h"
 #include "scalar/kernels.h"

@@ -1,11 +1,7 @@
 // bindings/minimize.cpp -- gradient descent from Python: pieces of steps, history, callback,
 // Ctrl-C.
-#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
-#define NO_IMPORT_ARRAY
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <Python.h>
-#include <numpy/arrayobject.h>
-//
+#include "scalar/minimize.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -13,7 +9,6 @@
 #include <chrono>
 
 #include "compiled.h"
-#include "scalar/minimize.h"
 
 namespace tapegrad::bindings {
 namespace {

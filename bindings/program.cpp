@@ -2,11 +2,7 @@
 //
 // A call on a small program takes about as long as its argument checks, so these go through
 // NumPy's C interface: 0.26 us in all.
-#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <Python.h>
-#include <numpy/arrayobject.h>
-//
+#define TAPEGRAD_IMPORTS_NUMPY
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -14,7 +10,6 @@
 #include <algorithm>
 
 #include "compiled.h"
-#include "errors.h"
 
 namespace tapegrad::bindings {
 namespace {

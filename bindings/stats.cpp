@@ -1,10 +1,4 @@
 // bindings/stats.cpp -- the figures of a compiled program, as explain() shows them.
-#define PY_ARRAY_UNIQUE_SYMBOL tapegrad_numpy
-#define NO_IMPORT_ARRAY
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <Python.h>
-#include <numpy/arrayobject.h>
-//
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
