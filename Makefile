@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-GROUPS := --group build --group test --group lint --group bench
+GROUPS := --group build --group test --group lint
 SOURCES := $(shell find core bindings src -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 CXX_FILES := $(shell find core bindings tools -name '*.cpp' -o -name '*.h')
 

@@ -11,10 +11,10 @@ Example:
 
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tapegrad import errors
-from tapegrad._core import Graph, Var, isa, isas, set_isa
-from tapegrad._core import functions as _functions
-from tapegrad._core.functions import *  # noqa: F403  the op table decides what there is
 from tapegrad.errors import (
     CompileError,
     DTypeError,
@@ -24,29 +24,38 @@ from tapegrad.errors import (
     ShapeError,
     TapegradError,
 )
-from tapegrad.scalar.program import Minimum, Program, compile
-from tapegrad.scalar.transforms import grad, value_and_grad
 
 __version__ = "0.1.0"
 
-__all__ = [
+_OWN = [
     "CompileError",
     "DTypeError",
     "GradError",
-    "Graph",
     "GraphError",
-    "Minimum",
     "OptionError",
-    "Program",
     "ShapeError",
     "TapegradError",
-    "Var",
-    "compile",
     "errors",
-    "grad",
-    "isa",
-    "isas",
-    "set_isa",
-    "value_and_grad",
 ]
-__all__ += _functions.__all__
+_PARTS = ("bench", "cli", "scalar", "worker")
+
+if TYPE_CHECKING:
+    from tapegrad.scalar import *  # noqa: F403
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Load the engine when one of its names is first used: the bench does without it."""
+        if name in _PARTS:
+            return import_module(f"tapegrad.{name}")
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+        engine = import_module("tapegrad.scalar")
+        names = engine.__all__
+        globals().update({each: getattr(engine, each) for each in names}, __all__=_OWN + names)
+        try:
+            return globals()[name]
+        except KeyError:
+            raise AttributeError(f"module 'tapegrad' has no attribute {name!r}") from None
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__"), *_PARTS})

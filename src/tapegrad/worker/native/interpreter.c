@@ -1,6 +1,6 @@
 // The interpreter of "Fastest Autograd in the West" with its errors repaired: softmax reads values
-// and not indices, every gradient is set anew in each pass, and the target is the sum of all nodes.
-// The adjoint of every node therefore starts at one. What it does per operation is as published,
+// and not indices, every gradient is set anew in each pass, and there is a target: where it is the sum
+// of all nodes, the adjoint of every node starts at one. What it does per operation is as published,
 // the copy of the operation included; by_pointer.c is the same without that copy.
 #include "interpreter.h"
 
@@ -88,9 +88,15 @@ static void backward(const Graph *graph, const double *values, double *grads) {
 static double evaluate(const Graph *graph, double *values, double *grads) {
     forward(graph, values);
     double target = 0.;
-    for (int node = 0; node < graph->n_nodes; node++) {
-        target += values[node];
-        grads[node] = 1.;
+    if (graph->target < 0) {
+        for (int node = 0; node < graph->n_nodes; node++) {
+            target += values[node];
+            grads[node] = 1.;
+        }
+    } else {
+        target = values[graph->target];
+        memset(grads, 0, sizeof(double) * graph->n_nodes);
+        grads[graph->target] = 1.;
     }
     backward(graph, values, grads);
     return target;

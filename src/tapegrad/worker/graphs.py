@@ -1,20 +1,27 @@
-"""The benchmark's graphs: lists of operations that belong to no framework.
+"""Scalar graphs: lists of operations that belong to no framework.
 
-Every contender and the oracle read the same `OpList`. Nodes are numbered in order of creation and
-start with the inputs; the target is always the sum of all nodes, so nothing is dead code.
+Every contender reads the same `OpList`. Nodes are numbered in order of creation and start with the
+inputs. The target is the sum of all nodes, so that nothing is dead code, or, as in the article, the
+last node, whose gradient at the inputs has underflowed to zero after some thousand operations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import NamedTuple
+from functools import cached_property
+from itertools import chain as joined
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tapegrad.worker.case import Case
+
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int32]
+T = TypeVar("T")
 
 #: The article's graph has this many inputs; `random` and `cheap` keep the number.
 N_INPUTS = 100
@@ -24,6 +31,8 @@ RANDOM_WINDOW = 1_000
 CHEAP_WINDOW = 32
 #: `wide` consists of chains of this many operations, each on an input of its own.
 WIDE_DEPTH = 10
+#: No operation has more operands than this.
+MOST_OPERANDS = 8
 
 
 class Kind(IntEnum):
@@ -47,6 +56,17 @@ class Op(NamedTuple):
         return len(self.ins) if self.kind is Kind.SOFTMAX else 1
 
 
+class FlatOps(NamedTuple):
+    """The operations as arrays, one entry (of `ins` one row) an operation."""
+
+    kinds: Ints
+    #: Operands in use; the rest of a row of `ins` is zero.
+    counts: Ints
+    ins: Ints
+    #: The first of the nodes it makes.
+    outs: Ints
+
+
 @dataclass(frozen=True)
 class OpList:
     """A graph: inputs first, then the outputs of each operation in order."""
@@ -54,15 +74,31 @@ class OpList:
     family: str
     n_inputs: int
     ops: list[Op]
+    #: `sum` of all nodes, or the `last` node.
+    target: str = "sum"
 
-    @property
+    @cached_property
     def n_nodes(self) -> int:
         """Inputs and results together."""
         return self.n_inputs + sum(op.n_outputs for op in self.ops)
 
-    def points(self, rows: int, seed: int = 1) -> Floats:
-        """Distinct points in [0, 1], one a row."""
-        return np.random.default_rng(seed).random((rows, self.n_inputs))
+    @property
+    def target_node(self) -> int:
+        """The node that is the target, or -1 for the sum of all."""
+        return -1 if self.target == "sum" else self.n_nodes - 1
+
+    def flat(self) -> FlatOps:
+        """Write the operations as arrays."""
+        names, operands = zip(*self.ops, strict=True)
+        kinds = np.fromiter(names, np.int32)
+        counts = np.fromiter(map(len, operands), np.int32)
+        ins = np.zeros((len(counts), MOST_OPERANDS), dtype=np.int32)
+        ins[np.arange(MOST_OPERANDS) < counts[:, None]] = np.fromiter(
+            joined.from_iterable(operands), np.int32
+        )
+        n_outputs = np.where(kinds == Kind.SOFTMAX, counts, 1)
+        outs = self.n_inputs + np.cumsum(n_outputs) - n_outputs
+        return FlatOps(kinds, counts, ins, outs.astype(np.int32))
 
     def duplicates(self) -> int:
         """Operations that repeat an earlier one on the same operands."""
@@ -190,14 +226,60 @@ def _distinct(ins: list[int], low: int, high: int) -> tuple[int, ...]:
     return tuple(taken)
 
 
+def product(n_ops: int = 1, seed: int = 0) -> OpList:
+    """Multiply two inputs: what remains is the cost of a call."""
+    del seed, n_ops
+    return OpList("product", 2, [Op(Kind.PRODUCT, (0, 1))])
+
+
 FAMILIES: dict[str, Callable[[int, int], OpList]] = {
     "chain": chain,
     "random": random,
     "wide": wide,
     "cheap": cheap,
+    "product": product,
 }
+
+
+def n_inputs(family: str, n_ops: int) -> int:
+    """Tell how many inputs a graph has, without making it."""
+    return {"wide": n_ops // WIDE_DEPTH, "product": 2}.get(family, N_INPUTS)
 
 
 def build(family: str, n_ops: int, seed: int = 0) -> OpList:
     """Make a graph of the named family with `n_ops` operations."""
     return FAMILIES[family](n_ops, seed)
+
+
+def of_case(case: Case, offset: int = 0) -> OpList:
+    """Make the graph that a case asks for, or another with a seed so much larger."""
+    attrs = case.attrs
+    graph = build(attrs["family"], attrs["ops"], attrs.get("seed", 0) + offset)
+    return replace(graph, target=attrs.get("target", "sum"))
+
+
+class Calls(NamedTuple):
+    """How a framework spells the four operations; each takes nodes, sum and softmax a list."""
+
+    softplus: Callable[[Any], Any]
+    sum: Callable[[list[Any]], Any]
+    product: Callable[[Any, Any], Any]
+    softmax: Callable[[list[Any]], Iterable[Any]]
+
+
+def record(graph: OpList, inputs: Iterable[T], calls: Calls) -> T:
+    """Run a graph in a framework and return the target."""
+    nodes = list(inputs)
+    softplus, total, multiply, softmax = calls
+    is_softplus, is_sum, is_product = Kind.SOFTPLUS, Kind.SUM, Kind.PRODUCT
+    for kind, ins in graph.ops:
+        if kind is is_softplus:
+            nodes.append(softplus(nodes[ins[0]]))
+        elif kind is is_sum:
+            nodes.append(total([nodes[i] for i in ins]))
+        elif kind is is_product:
+            nodes.append(multiply(nodes[ins[0]], nodes[ins[1]]))
+        else:
+            nodes.extend(softmax([nodes[i] for i in ins]))
+    target: T = total(nodes) if graph.target == "sum" else nodes[-1]
+    return target

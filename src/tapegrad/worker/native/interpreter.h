@@ -1,4 +1,4 @@
-// A scalar graph as both C contenders read it, and what they do with it.
+// A scalar graph as the C contenders read it, and what they do with it.
 #pragma once
 #include <stddef.h>
 
@@ -12,12 +12,13 @@ typedef struct {
     int out;
 } Operation;
 
-/// Nodes 0 .. n_inputs - 1 are the inputs. The target is the sum of all nodes.
+/// Nodes 0 .. n_inputs - 1 are the inputs.
 typedef struct {
     int n_inputs;
     int n_operations;
     int n_nodes;
-    Operation *ops;
+    int target; // a node, or -1 for the sum of all nodes
+    const Operation *ops;
 } Graph;
 
 /// Target and gradient of `rows` points, one point after the other.

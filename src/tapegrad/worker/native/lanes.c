@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WIDTH 8
 #define EACH_LANE _Pragma("omp simd") for (int l = 0; l < WIDTH; l++)
@@ -102,9 +103,15 @@ static void backward(const Graph *graph, const Lanes *values, Lanes *grads) {
 static Lanes evaluate(const Graph *graph, Lanes *values, Lanes *grads) {
     forward(graph, values);
     Lanes targets = {0.};
-    for (int node = 0; node < graph->n_nodes; node++) {
-        targets += values[node];
-        grads[node] = ONE;
+    if (graph->target < 0) {
+        for (int node = 0; node < graph->n_nodes; node++) {
+            targets += values[node];
+            grads[node] = ONE;
+        }
+    } else {
+        targets = values[graph->target];
+        memset(grads, 0, sizeof(Lanes) * graph->n_nodes);
+        grads[graph->target] = ONE;
     }
     backward(graph, values, grads);
     return targets;

@@ -1,0 +1,33 @@
+"""Benchmarks that show that both sides did the same work before they print a ratio.
+
+    from tapegrad import bench
+    result = bench.measure({"mine": f, "theirs": g}, inputs, backward=True)
+    print(result)
+
+`bench.run` runs a suite over frameworks, each in worker processes of its own; `tapegrad bench` is
+its command line.
+"""
+
+from tapegrad.bench.errors import BenchError
+from tapegrad.bench.measure import Function, Result, measure
+from tapegrad.bench.results import Results
+from tapegrad.bench.run import Listener, Options, run
+from tapegrad.bench.statistics import Ratio
+from tapegrad.bench.suite import Bar, Suite
+from tapegrad.worker.case import Array, Case
+
+__all__ = [
+    "Array",
+    "Bar",
+    "BenchError",
+    "Case",
+    "Function",
+    "Listener",
+    "Options",
+    "Ratio",
+    "Result",
+    "Results",
+    "Suite",
+    "measure",
+    "run",
+]

@@ -1,0 +1,43 @@
+"""What the bench raises, each with the exit code that the command line ends with."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from tapegrad.errors import TapegradError
+
+
+class BenchError(TapegradError):
+    """The base of all errors of the bench."""
+
+    exit_code = 2
+
+
+class UnknownNameError(BenchError, LookupError):
+    """A suite, framework, operator, size, phase or device that does not exist."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str], advice: str = "") -> None:
+        names = list(known)
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        guess = f"Did you mean {' or '.join(close)}? " if close else ""
+        listing = f"There are: {', '.join(names)}." if len(names) <= 20 else ""
+        super().__init__(f"There is no {kind} {name!r}. {guess}{listing} {advice}".strip())
+
+
+class MalformedFileError(BenchError, ValueError):
+    """A user's suite or adapter file cannot be used."""
+
+
+class InstallError(BenchError, RuntimeError):
+    """A framework could not be installed."""
+
+    exit_code = 5
+
+
+class WorkerError(BenchError, RuntimeError):
+    """A worker could not do what it was asked: `kind` is the verdict that its cell gets."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -1,0 +1,288 @@
+"""What must hold before a time is believed. Each guard catches a fault that no other one does.
+
+A guard looks at one phase of one contender through its worker and returns what it found wrong, or
+nothing. Guards know nothing about frameworks: they see values, and two clocks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from tapegrad.bench import comparison
+from tapegrad.bench.comparison import Difference
+from tapegrad.bench.inputs import Arrays
+from tapegrad.bench.oracle import Truth
+from tapegrad.bench.process import Worker
+from tapegrad.worker.case import Case
+
+#: A time is believed if another way to measure it finds at most this multiple, plus SLACK seconds.
+FACTOR = 1.5
+SLACK = 5e-6
+#: Inputs never seen before may cost this multiple (cold caches) plus a slack.
+FRESH_FACTOR = 3.0
+FRESH_SLACK = 5e-5
+#: Processors in use beyond those allowed, as a share and for the interpreter itself.
+CORES_FACTOR = 1.15
+CORES_SLACK = 0.1
+#: Seconds that a probe may take. Loops of the driver's clock start shorter than a turn of the
+#: scheduler, so that some run undisturbed; longer ones drown what messages cost.
+PROBE_SECONDS = 0.01
+LOOP_SECONDS = (0.001, 0.004, 0.016)
+ATTEMPTS = 5
+#: Above this, a call is measured once and not in a loop.
+SLOW_SECONDS = 0.2
+#: Equality of distributions is rejected below this probability.
+DISTRIBUTION_P = 1e-6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why a time is not believed."""
+
+    verdict: str
+    reason: str
+    error: float | None = None
+
+
+@dataclass(frozen=True)
+class InputSet:
+    """One set of inputs as files, and the right answer for it."""
+
+    arrays: dict[str, str]
+    cotangents: list[str]
+    truth: Truth
+
+    def feed(self, worker: Worker) -> None:
+        """Hand the set to a worker."""
+        worker.ask("feed", arrays=self.arrays, cotangents=self.cotangents)
+
+
+@dataclass
+class Probe:
+    """One phase of one contender, as guards look at it."""
+
+    worker: Worker
+    case: Case
+    phase: str
+    #: The type that results are computed in.
+    dtype: str
+    threads: int
+    folder: Path
+    #: Two different sets of inputs; the worker holds the first.
+    sets: tuple[InputSet, InputSet]
+    #: Phases that need a fresh start for each call cannot be repeated.
+    looped: bool = True
+    error: float = 0.0
+    _trial: dict[str, Any] | None = field(default=None, repr=False)
+    _first: Arrays | None = field(default=None, repr=False)
+
+    @property
+    def trial(self) -> dict[str, Any]:
+        """Return a first timing of the phase, which guards then doubt."""
+        if self._trial is None:
+            self._trial = self.worker.ask("time", phase=self.phase, seconds=PROBE_SECONDS)
+        return self._trial
+
+    @property
+    def reported(self) -> float:
+        """Return the seconds that one call takes, according to the worker."""
+        return float(np.median(self.trial["samples"])) * int(self.trial["units"])
+
+    @property
+    def first(self) -> Arrays:
+        """Return the results of one call on the first set of inputs."""
+        if self._first is None:
+            self._first = self.results("first")
+        return self._first
+
+    def results(self, name: str, calls: int = 0) -> Arrays:
+        """Run the phase once as a check, or `calls` times as the timed loop does."""
+        folder = str(self.folder / f"{self.phase}-{name}")
+        if calls:
+            answer = self.worker.ask("repeat", phase=self.phase, calls=calls, folder=folder)
+        else:
+            answer = self.worker.ask("check", phase=self.phase, folder=folder)
+        return {key: np.load(path) for key, path in answer["arrays"].items()}
+
+    def compare(self, found: Arrays, chosen: int = 0) -> Finding | None:
+        """Compare results with the truth at one of the sets of inputs."""
+        wanted = self.sets[chosen].truth.of_phase(self.phase)
+        if missing := sorted(wanted.keys() - found.keys()):
+            return Finding("wrong", f"{', '.join(missing)} is missing")
+        if self.case.random:
+            return _compare_distributions(found, wanted)
+        result = comparison.compare(
+            found,
+            wanted,
+            dtype=self.dtype,
+            terms=self.case.reduction,
+            prefix=self.case.level == "graph",
+        )
+        if isinstance(result, Difference):
+            return Finding("wrong", result.reason, result.error)
+        self.error = max(self.error, result)
+        return None
+
+    def calls(self, seconds: float = PROBE_SECONDS) -> int:
+        """Return how many calls take about so long."""
+        return max(1, min(10_000, int(seconds / max(self.reported, 1e-9))))
+
+
+Guard = Callable[[Probe], Finding | None]
+
+
+def values(probe: Probe) -> Finding | None:
+    """Demand the oracle's outputs and gradients."""
+    return probe.compare(probe.first)
+
+
+def meaning(probe: Probe) -> Finding | None:
+    """Refuse results that are all zero or constant: they would show nothing."""
+    reason = comparison.degenerate(probe.first)
+    return Finding("mistrusted", reason) if reason else None
+
+
+def dependence(probe: Probe) -> Finding | None:
+    """Demand other results for other inputs, and the right ones."""
+    before = probe.first
+    first, second = probe.sets
+    second.feed(probe.worker)
+    try:
+        after = probe.results("after")
+        finding = probe.compare(after, 1)
+    finally:
+        first.feed(probe.worker)
+    if any(_same(before[name], after[name]) for name in after if name in before):
+        return Finding("mistrusted", "the result does not depend on the input")
+    return finding
+
+
+def timed_result(probe: Probe) -> Finding | None:
+    """Demand that the timed loop computes what was checked, also at its end."""
+    if not probe.looped:
+        return None
+    finding = probe.compare(probe.results("timed", calls=max(2, probe.calls())))
+    if finding is None:
+        return None
+    return Finding("mistrusted", f"after the timed loop {finding.reason}", finding.error)
+
+
+def clock(probe: Probe) -> Finding | None:
+    """Demand the same time per call by the driver's own clock, from message to answer."""
+    if not probe.looped:
+        return None
+    finding = None
+    for seconds in LOOP_SECONDS:
+        finding = _dearer(probe, _per_call_by_driver(probe, seconds), "by the driver's clock")
+        if finding is None:
+            return None
+    return finding
+
+
+def reading(probe: Probe) -> Finding | None:
+    """Demand that reading a result adds nothing to the call: it was finished."""
+    if not probe.looped:
+        return None
+    count = 1 if probe.reported > SLOW_SECONDS else max(5, min(200, probe.calls()))
+    answer = probe.worker.ask("read", phase=probe.phase, count=count)
+    per_call = float(answer["read"]) - 2 * float(answer["reading"])
+    return _dearer(probe, per_call, "when its result is read")
+
+
+def fresh(probe: Probe) -> Finding | None:
+    """Demand the same time for inputs never seen before: no answer is remembered."""
+    if not probe.looped or probe.reported > SLOW_SECONDS:
+        return None
+    for _ in range(ATTEMPTS):
+        answer = probe.worker.ask("fresh", phase=probe.phase, count=5)
+        new, again = float(answer["fresh"]), float(answer["again"])
+        if new <= FRESH_FACTOR * again + FRESH_SLACK:
+            return None
+    return Finding(
+        "mistrusted", f"takes {_time(new)} on new inputs, {_time(again)} when called again"
+    )
+
+
+def cores(probe: Probe) -> Finding | None:
+    """Demand that no more processors are busy than the run allows."""
+    busy = float(probe.trial["cores"])
+    if busy <= CORES_FACTOR * probe.threads + CORES_SLACK:
+        return None
+    return Finding("mistrusted", f"kept {busy:.1f} processors busy, {probe.threads} allowed")
+
+
+GUARDS: Mapping[str, Guard] = {
+    "values": values,
+    "meaning": meaning,
+    "dependence": dependence,
+    "timed result": timed_result,
+    "clock": clock,
+    "reading": reading,
+    "fresh": fresh,
+    "cores": cores,
+}
+
+
+def inspect(probe: Probe, guards: Mapping[str, Guard] = GUARDS) -> Finding | None:
+    """Let every guard look; returns the first finding."""
+    for guard in guards.values():
+        finding = guard(probe)
+        if finding is not None:
+            return finding
+    return None
+
+
+def _dearer(probe: Probe, found: float, how: str) -> Finding | None:
+    """Compare another measurement of a call with the reported one."""
+    if found <= FACTOR * probe.reported + SLACK:
+        return None
+    return Finding("mistrusted", f"takes {_time(found)} {how}, {_time(probe.reported)} as reported")
+
+
+def _per_call_by_driver(probe: Probe, seconds: float) -> float:
+    """Divide the difference of a longer and a shorter loop by the calls between them.
+
+    The fastest of several loops counts: what else runs on the machine only ever adds time.
+    """
+    if probe.reported > SLOW_SECONDS:
+        return _wall(probe, 1)
+    calls = probe.calls(seconds)
+    short = min(_wall(probe, calls) for _ in range(ATTEMPTS))
+    long = min(_wall(probe, 3 * calls) for _ in range(ATTEMPTS))
+    return (long - short) / (2 * calls)
+
+
+def _wall(probe: Probe, calls: int) -> float:
+    start = time.perf_counter()
+    probe.worker.ask("repeat", phase=probe.phase, calls=calls, folder=None)
+    return time.perf_counter() - start
+
+
+def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
+    return left.shape == right.shape and bool(left.size) and np.array_equal(left, right)
+
+
+def _compare_distributions(found: Arrays, wanted: Arrays) -> Finding | None:
+    """Compare random results by the two-sample Kolmogorov-Smirnov test."""
+    for name, array in found.items():
+        if array.shape != wanted[name].shape:
+            return Finding("wrong", f"{name} has shape {array.shape}, not {wanted[name].shape}")
+        p = stats.ks_2samp(array.ravel(), wanted[name].ravel()).pvalue
+        if not p >= DISTRIBUTION_P:
+            return Finding("wrong", f"{name} is distributed otherwise (p = {p:.1g})")
+    return None
+
+
+def _time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"

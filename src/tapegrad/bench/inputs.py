@@ -1,0 +1,62 @@
+"""The arrays of a case, made once from a seed and handed to every worker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapegrad.bench.errors import MalformedFileError
+from tapegrad.worker.adapter import input_dtype
+from tapegrad.worker.case import Array, Case
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def make_inputs(case: Case, seed: int) -> Arrays:
+    """Draw all inputs of a case in its own type, so that every precision starts from equal bits."""
+    rng = np.random.default_rng([seed, int(case.key, 16)])
+    return {array.name: _draw(array, case.dtype, rng) for array in case.inputs}
+
+
+def make_cotangents(case: Case, outputs: list[NDArray[Any]], seed: int) -> list[NDArray[Any]]:
+    """Draw a cotangent for each output; a loss and the target of a graph have the cotangent one."""
+    rng = np.random.default_rng([seed, int(case.key, 16), 1])
+    return [
+        np.ones(output.shape, case.dtype)
+        if case.level == "graph" or output.ndim == 0
+        else rng.standard_normal(output.shape).astype(case.dtype)
+        for output in outputs
+    ]
+
+
+def save(arrays: Arrays, folder: Path) -> dict[str, str]:
+    """Write arrays as .npy files and return their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {name: folder / f"{name}.npy" for name in arrays}
+    for name, array in arrays.items():
+        np.save(paths[name], array)
+    return {name: str(path) for name, path in paths.items()}
+
+
+def _draw(array: Array, dtype: str, rng: np.random.Generator) -> NDArray[Any]:
+    match array.kind:
+        case "normal":
+            values: NDArray[Any] = rng.standard_normal(array.shape)
+        case "uniform":
+            values = rng.random(array.shape)
+        case "positive":
+            values = 0.5 + 1.5 * rng.random(array.shape)
+        case "distinct":  # a shuffled grid: neighbours in value are far apart in steps of rounding
+            count = int(np.prod(array.shape, dtype=np.int64))
+            values = rng.permutation(np.linspace(-1.0, 1.0, count)).reshape(array.shape)
+        case "integers":
+            values = rng.integers(array.high, size=array.shape)
+        case other:
+            raise MalformedFileError(
+                f"input {array.name}: unknown kind {other!r}; there are normal, uniform, positive, "
+                "distinct and integers."
+            )
+    return values.astype(input_dtype(array.kind, dtype))

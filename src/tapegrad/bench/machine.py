@@ -1,0 +1,105 @@
+"""The machine: what it is, what else changes its speed, and how fast it was found to be."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from threadpoolctl import threadpool_limits
+
+from tapegrad.bench.results import Machine
+
+#: Copied by the bandwidth probe: far more than any cache holds.
+COPY_BYTES = 1 << 28
+MATMUL_SIDE = 1024
+PROBE_RUNS = 5
+CPU_FOLDER = Path("/sys/devices/system/cpu/cpu0")
+
+
+def describe() -> Machine:
+    """Describe this machine without measuring anything."""
+    fixed = {
+        "processor": processor(),
+        "cores": psutil.cpu_count(logical=False) or os.cpu_count(),
+        "threads": os.cpu_count(),
+        "memory": round(psutil.virtual_memory().total / 2**30),
+        "caches": _caches(),
+        "architecture": platform.machine(),
+        "system": platform.system(),
+    }
+    digest = hashlib.sha256(repr(sorted(fixed.items())).encode()).hexdigest()[:12]
+    details = fixed | {
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "governor": _first_line(CPU_FOLDER / "cpufreq/scaling_governor") or "unknown",
+        "quota": _first_line(Path("/sys/fs/cgroup/cpu.max")) or "none",
+        "usable": len(usable()),
+        "load": os.getloadavg()[0],
+    }
+    name = f"{fixed['processor']}, {fixed['threads']} threads, {fixed['memory']} GiB"
+    return Machine(digest, name, details)
+
+
+def probe() -> dict[str, float]:
+    """Measure what one core copies (bytes read and written a second) and multiplies (flop/s)."""
+    source = np.ones(COPY_BYTES // 8)
+    target = np.zeros_like(source)
+    with threadpool_limits(1):
+        copying = _best(lambda: np.copyto(target, source))
+        rates = {"copy bandwidth": 2 * source.nbytes / copying}
+        for dtype in ("float32", "float64"):
+            matrix = np.ones((MATMUL_SIDE, MATMUL_SIDE), dtype=dtype)
+            seconds = _best(lambda matrix=matrix: matrix @ matrix)  # type: ignore[misc]
+            rates[f"matmul {dtype}"] = 2 * MATMUL_SIDE**3 / seconds
+    return rates
+
+
+def processor() -> str:
+    """Return the processor's name as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _best(call: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(PROBE_RUNS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _caches() -> str:
+    folders = sorted((CPU_FOLDER / "cache").glob("index*"))
+    found = [
+        (_first_line(f / "level"), _first_line(f / "type"), _first_line(f / "size"))
+        for f in folders
+    ]
+    return ", ".join(f"L{level} {kind.lower()} {size}" for level, kind, size in found) or "unknown"
+
+
+def _first_line(file: Path) -> str:
+    try:
+        return file.read_text().strip().splitlines()[0]
+    except (OSError, IndexError):
+        return ""
+
+
+def usable() -> set[int]:
+    """Return the processors that this process may use."""
+    return (
+        os.sched_getaffinity(0)
+        if hasattr(os, "sched_getaffinity")
+        else set(range(os.cpu_count() or 1))
+    )

@@ -1,0 +1,294 @@
+"""`measure`: a user's own functions, checked against each other and timed in this process."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tapegrad.bench import machine, statistics
+from tapegrad.bench.errors import BenchError, UnknownNameError, WorkerError
+from tapegrad.bench.frameworks import shipped
+from tapegrad.bench.measurement import Measurement, Settings
+from tapegrad.bench.process import LocalWorker, Worker
+from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
+from tapegrad.bench.statistics import Ratio
+from tapegrad.worker.adapter import (
+    Adapter,
+    AnyArray,
+    Phase,
+    Work,
+    named_gradients,
+    named_outputs,
+)
+from tapegrad.worker.case import Array, Case
+from tapegrad.worker.session import Session, load_adapter
+
+Inputs = Mapping[str, Any] | Sequence[Any] | Any
+
+#: Module of an input's type -> the adapter whose functions take such inputs.
+FRAMEWORK_OF_MODULE = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "tensorflow": "tensorflow"}
+
+
+@dataclass(frozen=True)
+class Function:
+    """A contender that says which framework it is written in: `torch`, `jax`, … or `numpy`."""
+
+    call: Callable[..., Any]
+    framework: str = "numpy"
+
+
+@dataclass
+class Result:
+    """What `measure` found. Prints as a table."""
+
+    results: Results
+
+    def ratio(self, theirs: str, ours: str, phase: str | None = None) -> Ratio:
+        """Compare two contenders: above one, `theirs` takes longer."""
+        chosen = phase or self._common_phase(theirs, ours)
+        return statistics.ratio(self._blocks(theirs, chosen), self._blocks(ours, chosen))
+
+    def time(self, name: str, phase: str | None = None) -> float:
+        """Return the seconds of one call."""
+        return statistics.estimate(self._blocks(name, phase or self._common_phase(name))).time
+
+    def verdict(self, name: str, phase: str | None = None) -> str:
+        """Say whether the contender did the same work as the others."""
+        return self._cell(name, phase or self._common_phase(name)).verdict
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, raw samples included, as JSON."""
+        Path(path).write_bytes(msgspec.json.format(msgspec.json.encode(self.results)))
+
+    def __str__(self) -> str:
+        from tapegrad.bench.report import table_text
+
+        return table_text(self.results)
+
+    def _common_phase(self, *names: str) -> str:
+        """Return the first phase in which all of these have times, or the first of all."""
+        phases = list(self.results.phases())
+        timed = (p for p in phases if all(self._cell(name, p).timed for name in names))
+        return next(timed, phases[0])
+
+    def _blocks(self, name: str, phase: str) -> list[Block]:
+        cell = self._cell(name, phase)
+        if not cell.timed:
+            raise BenchError(f"{name} has no time for {phase}: {cell.verdict}, {cell.reason}")
+        return self.results.blocks_of(cell.key)
+
+    def _cell(self, name: str, phase: str) -> Cell:
+        found = {(cell.framework, cell.phase): cell for cell in self.results.cells}
+        if (name, phase) not in found:
+            names = sorted({f"{each} ({which})" for each, which in found})
+            raise UnknownNameError("contender", f"{name} ({phase})", names)
+        return found[name, phase]
+
+
+def measure(
+    contenders: Mapping[str, Callable[..., Any] | Function],
+    inputs: Inputs,
+    *,
+    backward: bool = False,
+    rounds: int = 10,
+    block: float = 0.02,
+) -> Result:
+    """Check functions against each other, then time them in interleaved blocks.
+
+    `inputs` is one array, a sequence of them, or a mapping by name; each contender is called with
+    all of them in order. A contender named after a framework (`torch`, `jax: mine`), given as a
+    `Function`, or called with that framework's tensors gets them as its tensors; others get NumPy
+    arrays. With `backward` the gradients with respect to all floating-point inputs are taken, at a
+    random cotangent: by the framework, or, for functions of NumPy arrays, by the function itself,
+    which then returns its value and its gradients (for one input an array, for several a tuple).
+    """
+    if not contenders:
+        raise BenchError("measure needs at least one function: {'name': function}.")
+    named = _named(inputs)
+    arrays = {name: _as_numpy(value) for name, value in named.items()}
+    case = _case(contenders, arrays, backward)
+    teams = {
+        name: _LocalTeam(_adapter(name, contender, named, backward))
+        for name, contender in contenders.items()
+    }
+    settings = Settings(processes=1, rounds=rounds, seconds=block)
+    collected = _Collected(case)
+    witnesses = {name: LocalWorker(Session(team.adapter)) for name, team in teams.items()}
+    try:
+        with tempfile.TemporaryDirectory(prefix="tapegrad-bench-") as folder:
+            Measurement(case, case.phases, teams, witnesses, settings, Path(folder), collected).run(
+                arrays
+            )
+    finally:
+        for team in teams.values():
+            team.adapter.close()
+    return Result(collected.results({name: team.adapter for name, team in teams.items()}))
+
+
+def _named(inputs: Inputs) -> dict[str, Any]:
+    if isinstance(inputs, Mapping):
+        return dict(inputs)
+    if isinstance(inputs, (list, tuple)):
+        return {f"x{index}": value for index, value in enumerate(inputs)}
+    return {"x0": inputs}
+
+
+def _as_numpy(value: Any) -> AnyArray:
+    detached = value.detach().cpu() if hasattr(value, "detach") else value
+    return np.asarray(detached)
+
+
+def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backward: bool) -> Case:
+    floating = [a.dtype for a in arrays.values() if np.issubdtype(a.dtype, np.floating)]
+    if not floating:
+        raise BenchError("measure needs at least one input of float32 or float64.")
+    described = tuple(
+        Array(
+            name,
+            array.shape,
+            grad=backward and bool(np.issubdtype(array.dtype, np.floating)),
+            kind="normal" if np.issubdtype(array.dtype, np.floating) else "integers",
+        )
+        for name, array in arrays.items()
+    )
+    first = next(iter(contenders.values()))
+    call = first.call if isinstance(first, Function) else first
+    name = getattr(call, "__name__", "function").strip("<>")
+    phases = ("forward", "backward", "step") if backward else ("forward",)
+    size = max((array.size for array in arrays.values()), default=1)
+    return Case(
+        "operator",
+        name,
+        described,
+        dtype=str(np.result_type(*floating)),
+        phases=phases,
+        reduction=size,
+    )
+
+
+def _adapter(
+    name: str, contender: Callable[..., Any] | Function, named: Mapping[str, Any], backward: bool
+) -> Adapter:
+    """Find the framework a contender is written in and wrap its function."""
+    if isinstance(contender, Function):
+        framework, call = contender.framework, contender.call
+    else:
+        framework, call = _guess(name, named), contender
+    if framework == "numpy":
+        return _NumpyFunction(call, backward)
+    known = shipped()
+    if framework not in known:
+        raise UnknownNameError("framework", framework, known)
+    adapter = load_adapter(known[framework].file, known[framework].adapter)("cpu", 0)
+    adapter.operator = lambda case: call  # type: ignore[method-assign]
+    return adapter
+
+
+def _guess(name: str, named: Mapping[str, Any]) -> str:
+    word = name.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
+    if word in shipped():
+        return word
+    for value in named.values():
+        module = type(value).__module__.partition(".")[0]
+        if module in FRAMEWORK_OF_MODULE:
+            return FRAMEWORK_OF_MODULE[module]
+    return "numpy"
+
+
+class _NumpyFunction(Adapter):
+    """A function of NumPy arrays; with gradients it returns them itself, so the phase is joint."""
+
+    def __init__(self, call: Callable[..., Any], backward: bool) -> None:
+        super().__init__("cpu", 0)
+        self._call = call
+        self._backward = backward
+
+    def version(self) -> str:
+        """Return NumPy's version."""
+        return np.__version__
+
+    def prepare(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make the function ready."""
+        inputs: list[AnyArray] = []
+        call = self._call
+
+        def feed(given: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
+            inputs[:] = [np.array(given[array.name]) for array in case.inputs]
+
+        def run() -> Any:
+            return call(*inputs)
+
+        feed(arrays, [])
+        if not self._backward:
+            phases = {"forward": Phase(run)}
+            return Work(phases, feed, lambda _, result: named_outputs([_as_numpy(result)]))
+        return Work({"step": Phase(run)}, feed, lambda _, result: _both(case, result), joint=True)
+
+
+def _both(case: Case, result: Any) -> dict[str, AnyArray]:
+    """Read a value and its gradients from what a function returned."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise BenchError(
+            "with backward=True a function of NumPy arrays returns (value, gradients), not "
+            f"{type(result).__name__}"
+        )
+    value, gradients = result
+    several = gradients if isinstance(gradients, (list, tuple)) else [gradients]
+    return named_outputs([_as_numpy(value)]) | named_gradients(
+        case.wrt, [_as_numpy(each) for each in several]
+    )
+
+
+@dataclass
+class _LocalTeam:
+    """The one worker of a contender: this process."""
+
+    adapter: Adapter
+    threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    _worker: LocalWorker | None = None
+
+    def worker(self, process: int) -> Worker:
+        if self._worker is None:
+            self._worker = LocalWorker(Session(self.adapter))
+        return self._worker
+
+    @contextmanager
+    def fresh(self) -> Iterator[Worker]:
+        yield LocalWorker(Session(self.adapter))
+
+
+@dataclass
+class _Collected:
+    """Keeps what a measurement finds."""
+
+    case: Case
+    cells: dict[CellKey, Cell] = field(default_factory=dict)
+    blocks: list[Block] = field(default_factory=list)
+
+    def cell(self, cell: Cell) -> None:
+        self.cells[cell.key] = cell
+
+    def block(self, block: Block) -> None:
+        self.blocks.append(block)
+
+    def memory(self, memory: Memory) -> None:
+        """Nothing: `measure` does not ask for it."""
+
+    def results(self, adapters: Mapping[str, Adapter]) -> Results:
+        now = time.time()
+        return Results(
+            run=Run("measure", "measure", now, machine.describe(), status="finished", finished=now),
+            frameworks=[Framework(n, a.version(), "", a.details()) for n, a in adapters.items()],
+            cases=[self.case.as_dict()],
+            cells=list(self.cells.values()),
+            blocks=self.blocks,
+        )

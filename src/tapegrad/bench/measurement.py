@@ -1,0 +1,340 @@
+"""One case over all its contenders: the truth, the checks, the interleaved blocks, the memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tapegrad.bench import guards, inputs
+from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.guards import GUARDS, Guard, InputSet, Probe
+from tapegrad.bench.inputs import Arrays
+from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
+from tapegrad.bench.process import Worker
+from tapegrad.bench.results import Block, Cell, CellKey, Memory
+from tapegrad.worker.case import Case
+
+#: Blocks that take longer than this are measured once per process, or once at all.
+LONG_BLOCK = 2.0
+VERY_LONG_BLOCK = 20.0
+#: Phases whose results nobody sees: they are as right as what `step` does with them.
+PREPARATION = ("build", "compile")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How thoroughly to measure."""
+
+    processes: int = 3
+    rounds: int = 3
+    #: Length of a block.
+    seconds: float = 0.02
+    threads: int = 1
+    seed: int = 0
+    #: Whether to measure memory, in a process of its own.
+    memory: bool = False
+    guards: Mapping[str, Guard] = field(default_factory=lambda: GUARDS)
+
+
+class Team(Protocol):
+    """The workers of one contender."""
+
+    @property
+    def threads(self) -> int:
+        """Processors that each worker may use."""
+
+    def worker(self, process: int) -> Worker:
+        """Return a live worker, starting it if need be; raises `WorkerError`."""
+
+    def fresh(self) -> AbstractContextManager[Worker]:
+        """Start a worker that nobody has used, for as long as the context lasts."""
+
+
+class Sink(Protocol):
+    """Where results go the moment they exist."""
+
+    def cell(self, cell: Cell) -> None:
+        """Take a verdict; a later one on the same cell replaces it."""
+
+    def block(self, block: Block) -> None:
+        """Take a block."""
+
+    def memory(self, memory: Memory) -> None:
+        """Take a measurement of memory."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What an earlier, interrupted run has left to start from."""
+
+    cells: Mapping[CellKey, Cell] = field(default_factory=dict)
+    blocks: frozenset[tuple[CellKey, int, int]] = frozenset()
+    memory: frozenset[CellKey] = frozenset()
+
+
+@dataclass
+class Measurement:
+    """The measurement of one case."""
+
+    case: Case
+    phases: tuple[str, ...]
+    teams: Mapping[str, Team]
+    witnesses: Mapping[str, Worker]
+    settings: Settings
+    folder: Path
+    sink: Sink
+    done: Done = field(default_factory=Done)
+    _cells: dict[CellKey, Cell] = field(default_factory=dict, init=False)
+    _prepared: set[tuple[str, int]] = field(default_factory=set, init=False)
+    _offers: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
+    _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
+
+    def run(self, given: Arrays | None = None) -> None:
+        """Check every contender, then time those that are right; `given` are a user's inputs."""
+        cells = [
+            CellKey(self.case.key, name, phase) for name in self.teams for phase in self.phases
+        ]
+        if not self._unfinished(cells):
+            return
+        try:
+            self._sets = self._input_sets(given)
+        except NoTruthError as reason:
+            doubtful = reason.names if isinstance(reason, DisagreementError) else ()
+            for key in cells:
+                verdict = "wrong" if key.framework in doubtful else "mistrusted"
+                self._conclude(key, verdict, str(reason))
+            return
+        for name in self.teams:
+            self._judge(name)
+        self._time()
+        if self.settings.memory:
+            self._measure_memory()
+
+    def _unfinished(self, cells: list[CellKey]) -> bool:
+        """Tell whether an earlier run has left anything to do."""
+        for key in cells:
+            cell = self.done.cells.get(key)
+            if cell is None:
+                return True
+            if cell.timed and any(
+                (key, process, number) not in self.done.blocks for process, number in self._visits()
+            ):
+                return True
+            if cell.timed and self.settings.memory and key not in self.done.memory:
+                return True
+        return False
+
+    def _input_sets(self, given: Arrays | None) -> tuple[InputSet, InputSet]:
+        """Make two sets of inputs with the right results for both."""
+        seed = self.settings.seed
+        first = given or inputs.make_inputs(self.case, seed)
+        second = _nudged(given) if given else inputs.make_inputs(self.case, seed + 1)
+        sets = [first, second]
+        truths = find_truth(self.case, sets, self.witnesses, self.folder / "truth", seed)
+        saved = [
+            self._saved(arrays, truth, index)
+            for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
+        ]
+        return saved[0], saved[1]
+
+    def _saved(self, arrays: Arrays, truth: Truth, index: int) -> InputSet:
+        folder = self.folder / f"inputs{index}"
+        named = {f"cotangent{number}": value for number, value in enumerate(truth.cotangents)}
+        return InputSet(
+            inputs.save(arrays, folder),
+            list(inputs.save(named, folder).values()),
+            truth,
+        )
+
+    def _judge(self, name: str) -> None:
+        """Decide about all phases of one contender in its first process."""
+        keys = {phase: CellKey(self.case.key, name, phase) for phase in self.phases}
+        known = {key: self.done.cells[key] for key in keys.values() if key in self.done.cells}
+        self._cells |= known
+        if len(known) == len(keys):
+            return
+        try:
+            worker, offer = self._prepare(name, 0)
+        except WorkerError as error:
+            for key in keys.values():
+                self._conclude(key, error.kind, str(error))
+            return
+        order = sorted(self.phases, key=lambda phase: phase in PREPARATION)
+        for position, phase in enumerate(order):
+            if keys[phase] in known:
+                continue
+            try:
+                self._judge_phase(keys[phase], worker, offer)
+            except WorkerError as error:
+                self._conclude(keys[phase], error.kind, str(error))
+                if not getattr(worker, "alive", True):
+                    for rest in order[position + 1 :]:
+                        self._conclude(keys[rest], error.kind, f"after {phase}: {error}")
+                    self._prepared.discard((name, 0))
+                    return
+
+    def _judge_phase(self, key: CellKey, worker: Worker, offer: Mapping[str, Any]) -> None:
+        phase = key.phase
+        if phase not in offer["phases"]:
+            self._conclude(key, *self._absence(phase, offer))
+            return
+        if phase in PREPARATION:
+            self._follow_step(key, offer)
+            return
+        probe = self._probe(key, worker)
+        finding = guards.inspect(probe, self.settings.guards)
+        if finding is not None:
+            self._conclude(key, finding.verdict, finding.reason, finding.error)
+            return
+        notes = list(offer["notes"])
+        if offer["precision"]:
+            notes.append(f"computes in {offer['precision']}")
+        if self.case.random:
+            notes.append("checked by its distribution")
+        truth = self._sets[0].truth
+        verdict = "checked" if truth.confirmed else "unconfirmed"
+        self._conclude(key, verdict, "", probe.error, notes)
+
+    def _absence(self, phase: str, offer: Mapping[str, Any]) -> tuple[str, str]:
+        if offer["joint"] and phase in ("forward", "backward"):
+            return "joint", "forward and backward cannot be told apart here: see step"
+        return "unsupported", f"this framework offers no {phase} for it"
+
+    def _follow_step(self, key: CellKey, offer: Mapping[str, Any]) -> None:
+        """Give a phase without results of its own the verdict of the work it prepares."""
+        judged = [
+            cell
+            for cell in self._cells.values()
+            if cell.framework == key.framework and cell.phase not in PREPARATION
+        ]
+        if not judged:
+            self._conclude(key, "unconfirmed", "measured without the work it prepares")
+            return
+        worst = next((cell for cell in judged if not cell.timed), judged[0])
+        self._conclude(key, worst.verdict, worst.reason, worst.error, list(offer["notes"]))
+
+    def _conclude(
+        self,
+        key: CellKey,
+        verdict: str,
+        reason: str = "",
+        error: float | None = None,
+        notes: list[str] | None = None,
+    ) -> None:
+        cell = Cell(*key, verdict=verdict, reason=reason, error=error, notes=notes or [])
+        self._cells[key] = cell
+        self.sink.cell(cell)
+
+    def _prepare(self, name: str, process: int) -> tuple[Worker, dict[str, Any]]:
+        """Give a worker the case with the first set of inputs."""
+        worker = self.teams[name].worker(process)
+        first = self._sets[0]
+        offer = worker.ask("prepare", case=self.case.as_dict(), arrays=first.arrays)
+        first.feed(worker)
+        self._prepared.add((name, process))
+        self._offers[name] = offer
+        return worker, offer
+
+    def _visits(self) -> Iterator[tuple[int, int]]:
+        for number in range(self.settings.rounds):
+            for process in range(self.settings.processes):
+                yield process, number
+
+    def _time(self) -> None:
+        """Visit all timed cells in random order, once per process and round."""
+        rng = np.random.default_rng([self.settings.seed, int(self.case.key, 16)])
+        for process, number in self._visits():
+            keys = [cell.key for cell in self._cells.values() if cell.timed]
+            for index in rng.permutation(len(keys)):
+                key = keys[index]
+                if self._wanted(key, process, number):
+                    self._visit(key, process, number)
+
+    def _wanted(self, key: CellKey, process: int, number: int) -> bool:
+        if (key, process, number) in self.done.blocks or not self._cells[key].timed:
+            return False
+        cost = self._costs.get(key, 0.0)
+        if cost > VERY_LONG_BLOCK:
+            return False
+        return cost <= LONG_BLOCK or number == 0
+
+    def _visit(self, key: CellKey, process: int, number: int) -> None:
+        """Measure one block; a worker that fails takes its cell with it."""
+        try:
+            worker = self._ready_worker(key, process)
+            start = time.perf_counter()
+            answer = worker.ask("time", phase=key.phase, seconds=self.settings.seconds)
+            self._costs[key] = max(self._costs.get(key, 0.0), time.perf_counter() - start)
+        except WorkerError as error:
+            self._conclude(key, error.kind, str(error))
+            self._prepared.discard((key.framework, process))
+            return
+        self.sink.block(Block(*key, process=process, round=number, ended=time.time(), **answer))
+
+    def _ready_worker(self, key: CellKey, process: int) -> Worker:
+        """Return a worker that holds the case and whose results are right too."""
+        if (key.framework, process) not in self._prepared:
+            self._prepare(key.framework, process)
+        worker = self.teams[key.framework].worker(process)
+        if process and key.phase not in PREPARATION and (key, process) not in self._verified:
+            finding = guards.values(self._probe(key, worker))
+            if finding is not None:
+                raise WorkerError(finding.verdict, f"in process {process}: {finding.reason}")
+            self._verified.add((key, process))
+        return worker
+
+    def _probe(self, key: CellKey, worker: Worker) -> Probe:
+        offer = self._offers[key.framework]
+        return Probe(
+            worker=worker,
+            case=self.case,
+            phase=key.phase,
+            dtype=offer["precision"] or self.case.dtype,
+            threads=self.teams[key.framework].threads,
+            folder=self.folder / key.framework,
+            sets=self._sets,
+            looped=key.phase in offer["looped"],
+        )
+
+    def _measure_memory(self) -> None:
+        for key, cell in list(self._cells.items()):
+            if cell.timed and key.phase not in PREPARATION and key not in self.done.memory:
+                self.sink.memory(self._memory_of(key))
+
+    def _memory_of(self, key: CellKey) -> Memory:
+        """Run one phase in a process that has done nothing else."""
+        first = self._sets[0]
+        needed = _needed(self.case, first.truth.of_phase(key.phase))
+        try:
+            with self.teams[key.framework].fresh() as worker:
+                worker.ask("prepare", case=self.case.as_dict(), arrays=first.arrays)
+                first.feed(worker)
+                answer = worker.ask("memory", phase=key.phase)
+        except WorkerError:
+            return Memory(*key, needed=needed)
+        return Memory(*key, needed=needed, **answer)
+
+
+def _needed(case: Case, results: Arrays) -> int:
+    """Add up the bytes of inputs and results in the case's own type."""
+    width = np.dtype(case.dtype).itemsize
+    arrays = [int(np.prod(array.shape, dtype=np.int64)) for array in case.inputs]
+    return width * (sum(arrays) + sum(array.size for array in results.values()))
+
+
+def _nudged(arrays: Arrays) -> Arrays:
+    """Make inputs near a user's own: other values, but as valid."""
+    rng = np.random.default_rng(0)
+    return {
+        name: (array * (1 + 0.01 * rng.random(array.shape))).astype(array.dtype)
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for name, array in arrays.items()
+    }

@@ -1,0 +1,228 @@
+"""A worker as the driver sees it: something to ask, that answers in time or is done for."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+import tapegrad
+from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.frameworks import Contender
+from tapegrad.worker.adapter import Unsupported
+from tapegrad.worker.session import Session
+
+#: How long the first answer may take: frameworks import slowly on a cold disk.
+HELLO_SECONDS = 180.0
+#: How often the driver looks at a worker's size while it waits.
+WATCH_SECONDS = 0.25
+#: Of the machine's memory, the share that one worker may take.
+MEMORY_SHARE = 0.8
+#: Variables by which numerical libraries take their number of threads.
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+)
+
+
+class Worker(Protocol):
+    """What a measurement needs of a worker."""
+
+    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Send a message and return the answer; raises `WorkerError`."""
+
+
+class LocalWorker:
+    """A session in this process, for functions that exist nowhere else."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Answer at once; there is no timeout within one's own process."""
+        try:
+            return self._session.answer({"do": do, **arguments})
+        except Unsupported as reason:
+            raise WorkerError("unsupported", str(reason)) from reason
+        except MemoryError as error:
+            raise WorkerError("oom", str(error)) from error
+        except Exception as error:
+            raise WorkerError("failed", f"{type(error).__name__}: {error}") from error
+
+
+class WorkerProcess:
+    """One worker process, pinned to processors of its own choice of number."""
+
+    def __init__(
+        self, contender: Contender, folder: Path, *, threads: int, device: str, timeout: float
+    ) -> None:
+        python = contender.interpreter()
+        if python is None:
+            raise WorkerError("not installed", install_hint(contender))
+        folder.mkdir(parents=True, exist_ok=True)
+        self.contender = contender
+        self._timeout = timeout
+        self._log = folder / "stderr.txt"
+        self._buffer = b""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [str(python), "-m", "tapegrad.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(_package_path(folder), threads, device),
+                start_new_session=True,  # Ctrl-C is the driver's to handle
+            )
+        assert self._process.stdout is not None
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._process.stdout, selectors.EVENT_READ)
+        pin(self._process.pid, threads)
+        self.hello = self.ask(
+            "hello",
+            HELLO_SECONDS,
+            file=str(contender.file),
+            name=contender.adapter,
+            device=device,
+            threads=threads,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked."""
+        return self._process.poll() is None
+
+    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Send a message and wait for the answer; a worker that gives none is killed."""
+        line = json.dumps({"do": do, **arguments}).encode() + b"\n"
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+        except (BrokenPipeError, OSError):
+            raise self._death() from None
+        return self._parse(do, self._answer(do, timeout or self._timeout))
+
+    def _answer(self, do: str, timeout: float) -> bytes:
+        """Read one line; meanwhile keep an eye on the time and on the worker's size."""
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                self.kill()
+                raise WorkerError("timeout", f"no answer to `{do}` within {timeout:g} s")
+            if self._selector.select(min(left, WATCH_SECONDS)):
+                self._read()
+            else:
+                self._watch_memory()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        data = os.read(self._process.stdout.fileno(), 1 << 16)
+        if not data:
+            raise self._death()
+        self._buffer += data
+
+    def _watch_memory(self) -> None:
+        try:
+            size = psutil.Process(self._process.pid).memory_info().rss
+        except psutil.NoSuchProcess:
+            return
+        limit = MEMORY_SHARE * psutil.virtual_memory().total
+        if size > limit:
+            self.kill()
+            raise WorkerError("oom", f"took {size / 1e9:.1f} GB, {limit / 1e9:.1f} are allowed")
+
+    def _parse(self, do: str, line: bytes) -> dict[str, Any]:
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            self.kill()
+            raise WorkerError("failed", f"answered `{do}` with rubbish: {line[:80]!r}")
+        if "complaint" in answer:
+            raise WorkerError(str(answer["complaint"]), str(answer.get("message", "")))
+        return answer
+
+    def _death(self) -> WorkerError:
+        """Find out how the worker ended."""
+        code = self._process.wait()
+        if code < 0:
+            name = signal.Signals(-code).name
+            kind = "oom" if name == "SIGKILL" else "crashed"
+            cause = "killed, most likely for lack of memory" if kind == "oom" else f"died of {name}"
+        else:
+            kind, cause = "crashed", f"ended with exit code {code}"
+        return WorkerError(kind, f"{cause}{self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return f": {lines[-1][:200]}" if lines else ""
+
+    def close(self) -> None:
+        """Let it go; one that does not is killed."""
+        if self.alive and self._process.stdin is not None:
+            try:
+                self._process.stdin.write(b'{"do": "bye"}\n')
+                self._process.stdin.close()
+                self._process.wait(timeout=3)
+            except (OSError, subprocess.TimeoutExpired):
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """End it and all that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+        self._selector.close()
+
+
+def pin(pid: int, threads: int) -> None:
+    """Bind a process to as many processors as it may use; the first is left to the driver."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    with suppress(ProcessLookupError):
+        os.sched_setaffinity(pid, allowed[-threads:])
+
+
+def install_hint(contender: Contender) -> str:
+    """Say how a missing framework is installed."""
+    return f"run: tapegrad bench frameworks install {contender.file.stem}"
+
+
+def _package_path(folder: Path) -> Path:
+    """Make a folder that holds this package and nothing else, for any interpreter's path."""
+    path = folder / "path"
+    path.mkdir(exist_ok=True)
+    link = path / "tapegrad"
+    if not link.exists():
+        link.symlink_to(Path(tapegrad.__file__).parent, target_is_directory=True)
+    return path
+
+
+def _environment(path: Path, threads: int, device: str) -> Mapping[str, str]:
+    fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": str(path)}
+    if device == "cuda":
+        fixed["JAX_PLATFORMS"] = "cuda"
+    return {**os.environ, **fixed}

@@ -1,0 +1,67 @@
+"""The one-line command that measures a row again."""
+
+from __future__ import annotations
+
+import glob
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+from tapegrad.bench.results import Run
+
+#: Options with the values that need no mention.
+DEFAULTS: dict[str, Any] = {
+    "dtype": "",
+    "device": "cpu",
+    "threads": 1,
+    "processes": 3,
+    "rounds": 3,
+    "block": 0.02,
+    "timeout": 60.0,
+    "seed": 0,
+}
+
+
+def command_for(run: Run, label: str, phase: str = "") -> str:
+    """Return the command for one case, in one phase or in all that the run had.
+
+    A user's own functions have none.
+
+    Example:
+        >>> from tapegrad.bench.results import Machine, Run
+        >>> options = {"suite": "operators", "frameworks": ["torch", "jax"], "rounds": 5}
+        >>> run = Run("r", "operators", 0.0, Machine("f", "laptop"), options)
+        >>> command_for(run, "exp 32x64", "forward")
+        "tapegrad bench run operators --frameworks torch,jax --filter 'exp 32x64' \
+--phases forward --rounds 5"
+
+    """
+    if "suite" not in run.options:
+        return ""
+    return " ".join(shlex.quote(word) for word in _words(run.options, label, phase))
+
+
+def pattern_for(run: Run) -> str:
+    """Return the command for any row, with CASE and PHASE to be filled in."""
+    command = command_for(run, "CASE", "PHASE")
+    return command.replace("--filter CASE", "--filter 'CASE'")
+
+
+def _words(options: dict[str, Any], label: str, phase: str) -> Iterator[str]:
+    yield from ("tapegrad", "bench", "run", str(options["suite"]))
+    if options.get("frameworks"):
+        yield from ("--frameworks", ",".join(options["frameworks"]))
+    yield from ("--filter", _pattern(label))
+    phases = phase or ",".join(options.get("phases", []))
+    if phases:
+        yield from ("--phases", phases)
+    for name, default in DEFAULTS.items():
+        if options.get(name, default) != default:
+            yield from (f"--{name}", str(options[name]))
+    if options.get("memory"):
+        yield "--memory"
+
+
+def _pattern(label: str) -> str:
+    """Return a pattern that matches this label: it may hold what patterns are made of."""
+    return glob.escape(label).replace(",", "?")

@@ -1,0 +1,165 @@
+"""The result model: plain records that the driver makes, the store keeps and reports read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tapegrad.worker.case import PHASES, Case
+
+#: Verdicts that come with times, best first.
+TIMED = ("checked", "unconfirmed")
+#: Verdicts in place of times. A cell has one of them or a time, never neither and never both.
+UNTIMED = (
+    "joint",
+    "unsupported",
+    "wrong",
+    "mistrusted",
+    "oom",
+    "timeout",
+    "crashed",
+    "failed",
+    "not installed",
+)
+
+
+class CellKey(NamedTuple):
+    """Where in a run's table something belongs: case (its key), framework, phase."""
+
+    case: str
+    framework: str
+    phase: str
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Where a run took place. Runs on machines with equal fingerprints may be compared."""
+
+    fingerprint: str
+    name: str
+    details: dict[str, Any] = {}
+
+
+class Framework(msgspec.Struct, frozen=True):
+    """One contender as it was: version, environment and settings that change results."""
+
+    name: str
+    version: str
+    #: Hash of interpreter, installed packages and settings.
+    environment: str
+    details: dict[str, Any] = {}
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """The verdict on one case in one framework in one phase."""
+
+    case: str
+    framework: str
+    phase: str
+    verdict: str
+    #: Why, in words; empty where there is nothing to say.
+    reason: str = ""
+    #: Largest error found, as a multiple of what is tolerated.
+    error: float | None = None
+    notes: list[str] = []
+
+    @property
+    def key(self) -> CellKey:
+        """Return the cell's place in the table."""
+        return CellKey(self.case, self.framework, self.phase)
+
+    @property
+    def timed(self) -> bool:
+        """Whether times may be shown."""
+        return self.verdict in TIMED
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One visit to one worker process: the unit of statistics. Raw samples, in seconds a unit."""
+
+    case: str
+    framework: str
+    phase: str
+    process: int
+    round: int
+    samples: list[float]
+    #: Calls behind each sample, and units of work (evaluations) behind each call.
+    inner: int = 1
+    units: int = 1
+    #: Seconds that the control kernels took right before, by name.
+    controls: dict[str, float] = {}
+    warmup_calls: int = 0
+    stationary: bool = True
+    #: Processor time over wall time: how many cores were busy.
+    cores: float = 0.0
+    #: Unix time at the block's end.
+    ended: float = 0.0
+
+    @property
+    def key(self) -> CellKey:
+        """Return the place in the table that the block belongs to."""
+        return CellKey(self.case, self.framework, self.phase)
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Bytes that one case took in one framework; None is n/a."""
+
+    case: str
+    framework: str
+    phase: str
+    allocator: int | None = None
+    #: Peak resident size above the idle process.
+    resident: int | None = None
+    #: Inputs, outputs and gradients by arithmetic.
+    needed: int = 0
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of a suite."""
+
+    id: str
+    suite: str
+    started: float
+    machine: Machine
+    options: dict[str, Any] = {}
+    #: Of the project in whose folder the run was started, where it is a git checkout.
+    commit: str = ""
+    #: `running`, `finished` or `interrupted`.
+    status: str = "running"
+    finished: float | None = None
+
+
+class Results(msgspec.Struct):
+    """All that one run found, as the store returns it."""
+
+    run: Run
+    frameworks: list[Framework] = []
+    cases: list[dict[str, Any]] = []
+    cells: list[Cell] = []
+    blocks: list[Block] = []
+    memory: list[Memory] = []
+
+    def case_by_key(self) -> dict[str, Case]:
+        """Return the cases of the run in their order."""
+        found = [Case.from_dict(content) for content in self.cases]
+        return {case.key: case for case in found}
+
+    def cell(self, key: CellKey) -> Cell | None:
+        """Find one cell."""
+        return next((cell for cell in self.cells if cell.key == key), None)
+
+    def blocks_of(self, key: CellKey) -> list[Block]:
+        """Return the blocks of one cell in the order of rounds."""
+        blocks = [block for block in self.blocks if block.key == key]
+        return sorted(blocks, key=lambda block: (block.round, block.process))
+
+    def phases(self) -> Iterator[str]:
+        """Yield the phases that occur, in their canonical order."""
+        return in_order(cell.phase for cell in self.cells)
+
+
+def in_order(phases: Iterable[str]) -> Iterator[str]:
+    """Yield phases without repetition in canonical order."""
+    present = set(phases)
+    return (phase for phase in PHASES if phase in present)

@@ -1,0 +1,366 @@
+"""Runs a suite: picks cases, starts workers, measures, and stores each result as it comes."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tapegrad.bench import frameworks, machine, suites
+from tapegrad.bench.errors import BenchError, UnknownNameError, WorkerError
+from tapegrad.bench.frameworks import Contender
+from tapegrad.bench.measurement import Done, Measurement, Settings
+from tapegrad.bench.process import Worker, WorkerProcess
+from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
+from tapegrad.bench.store import Store, open_store
+from tapegrad.bench.suite import Suite
+from tapegrad.worker.case import PHASES, SIZES, Case
+
+DEVICES = ("cpu", "cuda")
+DTYPES = ("float32", "float64")
+#: Who may say what is right, in the order in which they are asked.
+WITNESSES = ("numpy", "torch", "jax", "tensorflow", "c", "tapegrad")
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What to run and how thoroughly. Stored with the run, so that it can be resumed."""
+
+    suite: str
+    frameworks: list[str] = []
+    filter: list[str] = []
+    sizes: list[str] = []
+    phases: list[str] = []
+    dtype: str = ""
+    device: str = "cpu"
+    threads: int = 1
+    processes: int = 3
+    rounds: int = 3
+    #: Length of a block in seconds.
+    block: float = 0.02
+    memory: bool = False
+    #: Longest answer to one message, in seconds.
+    timeout: float = 60.0
+    seed: int = 0
+
+    def check(self) -> None:
+        """Refuse what does not exist, with the nearest name."""
+        for kind, names, known in (
+            ("size", self.sizes, SIZES),
+            ("phase", self.phases, PHASES),
+            ("dtype", [self.dtype] if self.dtype else [], DTYPES),
+            ("device", [self.device], DEVICES),
+        ):
+            for name in names:
+                if name not in known:
+                    raise UnknownNameError(kind, name, known)
+        cores = os.cpu_count() or 1
+        for kind, number, least, most in (
+            ("threads", self.threads, 1, cores),
+            ("processes", self.processes, 1, 64),
+            ("rounds", self.rounds, 1, 1000),
+        ):
+            if not least <= number <= most:
+                raise BenchError(f"{kind} must be from {least} to {most}, not {number}.")
+        if not 0 < self.block <= 60 or not self.timeout > 0:
+            raise BenchError("block and timeout are seconds above 0; a block has 60 at most.")
+
+
+class Listener:
+    """Hears how a run goes; the command line shows it."""
+
+    def started(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
+        """Hear that a run begins."""
+
+    def case(self, index: int, case: Case) -> None:
+        """Hear which case is next."""
+
+    def cell(self, cell: Cell) -> None:
+        """Hear a verdict."""
+
+    def block(self, block: Block) -> None:
+        """Hear a block."""
+
+    def memory(self, memory: Memory) -> None:
+        """Hear a measurement of memory."""
+
+    def finished(self, results: Results) -> None:
+        """Hear the end."""
+
+
+def run(
+    suite: str | Suite,
+    *,
+    store: str | Path | Store | None = None,
+    resume: str | None = None,
+    listener: Listener | None = None,
+    **options: Any,
+) -> Results:
+    """Run a suite and return what was found; see `Options` for the keywords.
+
+    Every verdict and block is stored the moment it exists. After Ctrl-C or a crash, `resume` (a
+    run's id, or "latest") goes on where the run stopped, with the run's own options.
+    """
+    listener = listener or Listener()
+    opened = store if isinstance(store, Store) else open_store(store)
+    try:
+        if resume is not None:
+            record = opened.resolve(resume)
+            chosen = msgspec.convert(record.options, Options)
+            _same_machine(record)
+        else:
+            name = suite if isinstance(suite, str) else suite.name
+            chosen = msgspec.convert({"suite": name, **options}, Options)
+            record = None
+        chosen.check()
+        found = suites.find(chosen.suite) if isinstance(suite, str) or record else suite
+        return _Driver(found, chosen, opened, listener, record).go()
+    finally:
+        if not isinstance(store, Store):
+            opened.close()
+
+
+def select(suite: Suite, options: Options) -> list[Case]:
+    """Pick the cases that the options ask for."""
+    cases = [
+        replace(case, dtype=options.dtype) if options.dtype else case
+        for case in suite.cases
+        if (not options.sizes or case.size in options.sizes)
+        and (not options.filter or any(_matches(case, pattern) for pattern in options.filter))
+    ]
+    if not cases:
+        known = sorted({case.op for case in suite.cases})
+        wanted = ", ".join(options.filter or options.sizes)
+        raise UnknownNameError(f"case in suite {suite.name} for", wanted, known)
+    return cases
+
+
+def _matches(case: Case, pattern: str) -> bool:
+    return fnmatch.fnmatch(case.op, pattern) or fnmatch.fnmatch(case.label, pattern)
+
+
+def _same_machine(record: Run) -> None:
+    here = machine.describe()
+    if here.fingerprint != record.machine.fingerprint:
+        raise BenchError(
+            f"Run {record.id} was measured on another machine ({record.machine.name}); "
+            f"this is {here.name}. Start a new run."
+        )
+
+
+@dataclass
+class ProcessTeam:
+    """The worker processes of one contender; each is started when it is first needed."""
+
+    contender: Contender
+    folder: Path
+    threads: int
+    device: str
+    timeout: float
+    _workers: dict[int, WorkerProcess] = field(default_factory=dict)
+    _failure: WorkerError | None = None
+
+    def worker(self, process: int) -> Worker:
+        """Return a live worker; one that cannot even start is not tried again."""
+        worker = self._workers.get(process)
+        if worker is None or not worker.alive:
+            if self._failure is not None:
+                raise self._failure
+            try:
+                worker = self._start(f"{process}")
+            except WorkerError as error:
+                self._failure = error
+                raise
+            self._workers[process] = worker
+        return worker
+
+    @contextmanager
+    def fresh(self) -> Iterator[Worker]:
+        """Start a worker that nobody has used."""
+        worker = self._start("fresh")
+        try:
+            yield worker
+        finally:
+            worker.close()
+
+    def greeting(self) -> dict[str, Any]:
+        """Return what the first worker says about itself."""
+        self.worker(0)
+        return self._workers[0].hello
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def _start(self, name: str) -> WorkerProcess:
+        worker = WorkerProcess(
+            self.contender,
+            self.folder / f"{self.contender.name}-{name}",
+            threads=self.threads,
+            device=self.device,
+            timeout=self.timeout,
+        )
+        if self.device not in worker.hello["devices"]:
+            worker.close()
+            raise WorkerError("unsupported", f"{self.contender.name} does not run on {self.device}")
+        return worker
+
+
+class _Driver:
+    """One run from its first worker to its last block."""
+
+    def __init__(
+        self, suite: Suite, options: Options, store: Store, listener: Listener, record: Run | None
+    ) -> None:
+        self._suite = suite
+        self._options = options
+        self._store = store
+        self._listener = listener
+        self._cases = select(suite, options)
+        names = list(dict.fromkeys(options.frameworks or suite.frameworks))
+        self._contenders = [frameworks.find(name) for name in names]
+        self._resumed = record is not None
+        self._run = record or Run(
+            id=f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
+            suite=suite.name,
+            started=time.time(),
+            machine=machine.describe(),
+            options=msgspec.to_builtins(options),
+            commit=_commit(),
+        )
+
+    def go(self) -> Results:
+        """Measure everything; what is measured is kept whatever happens."""
+        if not self._resumed:
+            self._store.begin(self._run, [], self._cases)
+        self._listener.started(self._run, self._cases, [each.name for each in self._contenders])
+        done = self._earlier()
+        folder = Path(tempfile.mkdtemp(prefix="tapegrad-bench-"))
+        teams = {each.name: self._team(each, folder) for each in self._contenders}
+        witnesses = self._witnesses(folder)
+        status = "interrupted"
+        try:
+            self._greet(teams)
+            for index, case in enumerate(self._cases):
+                self._listener.case(index, case)
+                self._measure(case, teams, witnesses, folder / "case", done)
+                shutil.rmtree(folder / "case", ignore_errors=True)
+            status = "finished"
+        except KeyboardInterrupt:
+            pass
+        finally:
+            for team in (*teams.values(), *witnesses.values()):
+                team.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            self._store.finish(self._run.id, status, time.time())
+        results = self._store.load(self._run.id)
+        self._listener.finished(results)
+        return results
+
+    def _team(self, contender: Contender, folder: Path) -> ProcessTeam:
+        options = self._options
+        threads = contender.threads or options.threads
+        return ProcessTeam(contender, folder, threads, options.device, options.timeout)
+
+    def _witnesses(self, folder: Path) -> dict[str, ProcessTeam]:
+        """Prepare those who may say what is right: they run on the CPU with all processors."""
+        shipped = frameworks.shipped()
+        found = [shipped[name] for name in WITNESSES if name in shipped]
+        found += [each for each in self._contenders if each.name not in WITNESSES]
+        threads = len(machine.usable())
+        timeout = self._options.timeout
+        return {
+            each.name: ProcessTeam(each, folder / "witness", threads, "cpu", timeout)
+            for each in found
+            if each.interpreter() is not None
+        }
+
+    def _greet(self, teams: dict[str, ProcessTeam]) -> None:
+        """Start one worker of each contender and record what it is."""
+        for name, team in teams.items():
+            try:
+                hello = team.greeting()
+            except WorkerError:
+                continue  # its cells will say why
+            details = {**hello["details"], "python": hello["python"], "threads": team.threads}
+            self._store.add_framework(
+                self._run.id,
+                Framework(
+                    name, hello["version"], team.contender.environment_hash(details), details
+                ),
+            )
+
+    def _measure(
+        self,
+        case: Case,
+        teams: dict[str, ProcessTeam],
+        witnesses: dict[str, ProcessTeam],
+        folder: Path,
+        done: Done,
+    ) -> None:
+        options = self._options
+        phases = tuple(options.phases) or case.phases
+        settings = Settings(
+            processes=options.processes,
+            rounds=options.rounds,
+            seconds=options.block,
+            threads=options.threads,
+            seed=options.seed,
+            memory=options.memory,
+        )
+        lazily = {name: _LazyWorker(team) for name, team in witnesses.items()}
+        Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
+
+    def _earlier(self) -> Done:
+        if not self._resumed:
+            return Done()
+        earlier = self._store.load(self._run.id)
+        return Done(
+            cells={cell.key: cell for cell in earlier.cells},
+            blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
+            memory=frozenset(
+                CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory
+            ),
+        )
+
+    # What a measurement finds goes to the store first, then to whoever listens.
+
+    def cell(self, cell: Cell) -> None:
+        self._store.add_cell(self._run.id, cell)
+        self._listener.cell(cell)
+
+    def block(self, block: Block) -> None:
+        self._store.add_block(self._run.id, block)
+        self._listener.block(block)
+
+    def memory(self, memory: Memory) -> None:
+        self._store.add_memory(self._run.id, memory)
+        self._listener.memory(memory)
+
+
+@dataclass
+class _LazyWorker:
+    """A witness whose process starts with the first question."""
+
+    team: ProcessTeam
+
+    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        return self.team.worker(0).ask(do, timeout, **arguments)
+
+
+def _commit() -> str:
+    """Return the commit of the project whose folder we are in, if it is one."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,42 @@
+"""Where results are kept: a SQLite file, or a PostgreSQL database by its URL.
+
+Example:
+    >>> from tapegrad.bench.results import Machine, Run
+    >>> from tapegrad.bench.store import open_store
+    >>> with open_store(":memory:") as store:
+    ...     store.begin(Run("r1", "quick", 0.0, Machine("f0", "laptop")), [], [])
+    ...     store.finish("r1", "finished", 9.0)
+    ...     store.resolve("latest").status
+    'finished'
+
+"""
+
+from tapegrad.bench.store.errors import (
+    DuplicateError,
+    NotAStoreError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreNewerError,
+    StoreReadOnlyError,
+    StoreUnreachableError,
+    StoreUrlError,
+    UnknownRunError,
+)
+from tapegrad.bench.store.open import open_store
+from tapegrad.bench.store.store import Store
+
+__all__ = [
+    "DuplicateError",
+    "NotAStoreError",
+    "Store",
+    "StoreError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreNewerError",
+    "StoreReadOnlyError",
+    "StoreUnreachableError",
+    "StoreUrlError",
+    "UnknownRunError",
+    "open_store",
+]

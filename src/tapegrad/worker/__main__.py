@@ -1,0 +1,59 @@
+"""The worker process: a line in, a line out.
+
+What the framework prints must not mix with the answers, so standard output is moved away before
+anything else is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+
+def main() -> None:
+    """Answer messages until `bye` or the end of the input."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    from tapegrad.worker.adapter import Unsupported
+    from tapegrad.worker.session import Session
+
+    session = Session()
+    for line in sys.stdin:
+        try:
+            message = json.loads(line)
+            if message["do"] == "bye":
+                return
+            answer = session.answer(message)
+        except Unsupported as reason:
+            answer = _complaint("unsupported", str(reason))
+        except MemoryError as error:
+            answer = _complaint("oom", str(error) or "out of memory")
+        except Exception as error:
+            answer = _complaint(_kind(error), f"{type(error).__name__}: {error}")
+            traceback.print_exc()
+        answers.write(json.dumps(answer) + "\n")
+
+
+def _complaint(kind: str, message: str) -> dict[str, Any]:
+    return {"complaint": kind, "message": message[:2000]}
+
+
+def _kind(error: Exception) -> str:
+    """Tell running out of memory, which every framework words in its own way, from other errors."""
+    text = f"{type(error).__name__}: {error}".lower()
+    signs = (
+        "out of memory",
+        "can't allocate memory",
+        "cannot allocate memory",
+        "resource_exhausted",
+    )
+    return "oom" if any(sign in text for sign in signs) else "failed"
+
+
+if __name__ == "__main__":
+    main()

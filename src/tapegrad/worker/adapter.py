@@ -1,0 +1,150 @@
+"""What a framework must offer to take part: one subclass of `Adapter` in one file.
+
+An adapter is a table from canonical operator names to the framework's own calls, and a few hooks.
+`prepare` turns a case into a `Work`: callables by phase, to be timed, whose results can be read as
+NumPy arrays. A file that holds adapters says at its top, as plain literals that are read without
+importing it:
+
+    ADAPTERS = {"torch": "Torch", "torch-compile": "TorchCompile"}   # name on the command line
+    REQUIRES = ["torch==2.13.0", "numpy"]                            # what pip installs for it
+    IMPORTS = "torch"                                                # how its presence is seen
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tapegrad.worker.case import Case
+
+AnyArray = NDArray[Any]
+Call = Callable[[], Any]
+
+
+class Unsupported(Exception):  # noqa: N818  not an error: a cell of the table
+    """The framework cannot do this case; the message names the call that is missing."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a case in one framework."""
+
+    #: Does it once and returns its result, finished.
+    call: Call
+    #: Evaluations in one call: times are divided by it.
+    units: int = 1
+    #: Runs before each call and outside the clock; a phase that has it is never looped.
+    setup: Call | None = None
+
+
+@dataclass
+class Work:
+    """One case, ready to run.
+
+    `arrays` reads a phase's result: outputs as `output0`, `output1`, …, gradients as `grad:x` for
+    the input `x`. `feed` replaces all inputs (and cotangents, one per output), so that the next
+    call of every phase sees the new ones; it must not keep the arrays it is given.
+    """
+
+    phases: Mapping[str, Phase]
+    feed: Callable[[Mapping[str, AnyArray], Sequence[AnyArray]], None]
+    arrays: Callable[[str, Any], dict[str, AnyArray]]
+    #: Forward and backward cannot be told apart in this framework: only `step` is offered.
+    joint: bool = False
+    #: The type it computes in where that is not the case's own; the tables say so.
+    precision: str | None = None
+    #: What a reader should know, as "composed of three calls".
+    notes: list[str] = field(default_factory=list)
+
+
+class Adapter(ABC):
+    """One framework in one process, set up for a device and a number of threads."""
+
+    #: Canonical operator name -> call(*inputs, **attrs) in this framework.
+    operators: Mapping[str, Callable[..., Any]] = {}
+    devices: Sequence[str] = ("cpu",)
+    dtypes: Sequence[str] = ("float32", "float64")
+
+    def __init__(self, device: str, threads: int) -> None:
+        self.device = device
+        self.threads = threads
+
+    def configure(self) -> None:
+        """Set threads and precision for the whole process; only a worker does that."""
+
+    def close(self) -> None:
+        """Undo what `operation` and `graph` have changed for the whole process."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """Return the framework's version."""
+
+    def details(self) -> dict[str, Any]:
+        """Describe what makes results differ: threads as set, precision modes, libraries."""
+        return {}
+
+    def prepare(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a case ready with these inputs; raises `Unsupported`."""
+        if case.dtype not in self.dtypes:
+            raise Unsupported(f"no {case.dtype}, only {', '.join(self.dtypes)}")
+        if case.level == "graph":
+            return self.graph(case, arrays)
+        return self.operation(case, self.operator(case), arrays)
+
+    def operation(
+        self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
+    ) -> Work:
+        """Make an operator ready: `function` is its entry in the table."""
+        raise Unsupported("this adapter runs no operators")
+
+    def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a scalar graph ready (see `tapegrad.worker.graphs`)."""
+        raise Unsupported("this adapter runs no scalar graphs")
+
+    def settle(self) -> None:
+        """Wait until nothing is pending on the device."""
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        """Time `calls` calls in seconds, synchronised at both ends; GPUs use their events."""
+        repeat = [None] * calls
+        self.settle()
+        start = time.perf_counter()
+        for _ in repeat:
+            call()
+        self.settle()
+        return time.perf_counter() - start
+
+    def reset_peak(self) -> None:
+        """Start a new measurement of the allocator's peak."""
+
+    def allocator_peak(self) -> int | None:
+        """Peak bytes since `reset_peak`, where the framework counts them."""
+        return None
+
+    def operator(self, case: Case) -> Callable[..., Any]:
+        """Look the case's operator up in the table."""
+        call = self.operators.get(case.op)
+        if call is None:
+            raise Unsupported(f"no {case.op} in this adapter's table")
+        return call
+
+
+def named_outputs(outputs: Sequence[AnyArray]) -> dict[str, AnyArray]:
+    """Name outputs as `Work.arrays` returns them."""
+    return {f"output{index}": output for index, output in enumerate(outputs)}
+
+
+def named_gradients(names: Sequence[str], gradients: Sequence[AnyArray]) -> dict[str, AnyArray]:
+    """Name gradients as `Work.arrays` returns them."""
+    return {f"grad:{name}": grad for name, grad in zip(names, gradients, strict=True)}
+
+
+def input_dtype(kind: str, dtype: str) -> np.dtype[Any]:
+    """Tell the NumPy type of an input: integers stay what they are, others follow the case."""
+    return np.dtype(np.int64 if kind == "integers" else dtype)

@@ -1,0 +1,190 @@
+"""JAX: every phase compiled by jit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a worker for a GPU sets it before it starts
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tapegrad.worker.adapter import (
+    Adapter,
+    AnyArray,
+    Phase,
+    Work,
+    input_dtype,
+    named_gradients,
+    named_outputs,
+)
+from tapegrad.worker.case import Case
+
+ADAPTERS = {"jax": "Jax"}
+REQUIRES = ["jax"]
+IMPORTS = "jax"
+
+
+def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return (
+        centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + eps) * weight + bias
+    )
+
+
+def _conv2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
+    edges = [(padding, padding)] * 2
+    return jax.lax.conv_general_dilated(x, weight, (stride, stride), edges) + bias[:, None, None]
+
+
+def _max_pool2d(x: Any, kernel: int, stride: int, padding: int) -> Any:
+    window, steps = (1, 1, kernel, kernel), (1, 1, stride, stride)
+    edges = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, steps, edges)
+
+
+def _cross_entropy(x: Any, target: Any) -> Any:
+    return -jnp.take_along_axis(jax.nn.log_softmax(x), target[:, None], axis=1).mean()
+
+
+def _dropout(x: Any, p: float) -> Any:
+    """Drop with a key that is part of the program: the draw is done, and is the same each time."""
+    keep = jax.random.bernoulli(jax.random.key(0), 1 - p, x.shape)
+    return jnp.where(keep, x / (1 - p), 0.0)
+
+
+class Jax(Adapter):
+    """JAX under jit; a call is over when its result is there."""
+
+    devices = ("cpu", "cuda")
+    operators: Mapping[str, Callable[..., Any]] = {
+        "add": jnp.add,
+        "mul": jnp.multiply,
+        "exp": jnp.exp,
+        "tanh": jnp.tanh,
+        "relu": jax.nn.relu,
+        "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+        "sum": lambda x, dim: x.sum(axis=dim),
+        "softmax": lambda x, dim: jax.nn.softmax(x, axis=dim),
+        "log_softmax": lambda x, dim: jax.nn.log_softmax(x, axis=dim),
+        "layer_norm": _layer_norm,
+        "matmul": jnp.matmul,
+        "linear": lambda x, weight, bias: x @ weight.T + bias,
+        "conv2d": _conv2d,
+        "max_pool2d": _max_pool2d,
+        "cross_entropy": _cross_entropy,
+        "embedding": lambda index, weight: weight[index],
+        "dropout": _dropout,
+    }
+
+    def __init__(self, device: str, threads: int) -> None:
+        super().__init__(device, threads)
+        self._doubles = jax.config.jax_enable_x64
+
+    def close(self) -> None:
+        """Leave the 64-bit mode as it was."""
+        jax.config.update("jax_enable_x64", self._doubles)
+
+    def configure(self) -> None:
+        """Ask for full precision; threads follow the processors that the worker is pinned to."""
+        jax.config.update("jax_default_matmul_precision", "highest")
+
+    def version(self) -> str:
+        """Return JAX's version."""
+        return str(jax.__version__)
+
+    def details(self) -> dict[str, Any]:
+        """Describe the device and precision."""
+        precision = jax.config.jax_default_matmul_precision
+        return {"device": str(jax.devices()[0]), "matmul precision": precision}
+
+    def operation(
+        self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
+    ) -> Work:
+        """Make an operator ready; residuals are what jit returns of the linearised forward."""
+        jax.config.update("jax_enable_x64", case.dtype == "float64")
+        attrs = dict(case.attrs)
+        inputs: list[Any] = []
+        cotangents: list[Any] = []
+        residuals: list[Any] = []
+
+        def of_wrt(inputs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
+            """Split off the inputs whose gradients are asked for."""
+            chosen = [index for index, array in enumerate(case.inputs) if array.grad]
+
+            def run(*wrt: Any) -> Any:
+                full = list(inputs)
+                for index, value in zip(chosen, wrt, strict=True):
+                    full[index] = value
+                return function(*full, **attrs)
+
+            return run, [inputs[index] for index in chosen]
+
+        def linearised(*inputs: Any) -> Any:
+            run, wrt = of_wrt(inputs)
+            return jax.vjp(run, *wrt)
+
+        def both(cotangent: Any, *inputs: Any) -> Any:
+            output, pull = linearised(*inputs)
+            return output, pull(cotangent)
+
+        forward = jax.jit(linearised)
+        backward = jax.jit(lambda pull, cotangent: pull(cotangent))
+        step = jax.jit(both)
+        inference = jax.jit(lambda *inputs: function(*inputs, **attrs))
+        ready = jax.block_until_ready
+
+        def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
+            inputs[:] = [
+                jnp.array(arrays[array.name].astype(_index_type(array.kind, case.dtype)))
+                for array in case.inputs
+            ]
+            cotangents[:] = [jnp.array(value, dtype=case.dtype) for value in given]
+            residuals[:] = [forward(*inputs)[1]] if given and case.wrt else []
+            ready((inputs, cotangents, residuals))
+
+        def read(phase: str, result: Any) -> dict[str, AnyArray]:
+            match phase:
+                case "inference":
+                    return named_outputs([np.array(result)])
+                case "forward":
+                    return named_outputs([np.array(result[0] if case_wrt else result)])
+                case "backward":
+                    return named_gradients(case_wrt, [np.array(each) for each in result])
+                case _:
+                    output, gradients = result
+                    return named_outputs([np.array(output)]) | named_gradients(
+                        case_wrt, [np.array(each) for each in gradients]
+                    )
+
+        case_wrt = case.wrt
+        fresh: list[Any] = []
+
+        def forget() -> None:
+            fresh[:] = [jax.jit(lambda *inputs: both(*inputs))]  # noqa: PLW0108  a new function
+
+        phases = {"inference": Phase(lambda: ready(inference(*inputs)))}
+        if case_wrt:
+            phases |= {
+                "compile": Phase(lambda: ready(fresh[0](cotangents[0], *inputs)), setup=forget),
+                "forward": Phase(lambda: ready(forward(*inputs))),
+                "backward": Phase(lambda: ready(backward(residuals[0], cotangents[0]))),
+                "step": Phase(lambda: ready(step(cotangents[0], *inputs))),
+            }
+        else:
+            phases["forward"] = phases["inference"]
+        feed(arrays, [])
+        return Work(phases=phases, feed=feed, arrays=read)
+
+    def allocator_peak(self) -> int | None:
+        """Peak bytes of the device's allocator, where it counts them (not on the CPU)."""
+        statistics = jax.devices()[0].memory_stats()
+        return None if statistics is None else int(statistics["peak_bytes_in_use"])
+
+
+def _index_type(kind: str, dtype: str) -> Any:
+    """Integers are 32-bit in JAX unless 64-bit mode is on."""
+    chosen = input_dtype(kind, dtype)
+    return np.dtype(np.int32) if chosen == np.int64 and dtype != "float64" else chosen

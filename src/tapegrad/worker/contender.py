@@ -1,0 +1,203 @@
+"""From a list of operations to targets and gradients: what all contenders for scalar graphs share.
+
+A contender says how it builds its own form of a graph, how it makes that runnable, and what it
+evaluates in one call. Nothing is built or compiled before it is first needed: some take minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tapegrad.worker import graphs
+from tapegrad.worker.adapter import AnyArray, Phase, Unsupported, Work
+from tapegrad.worker.case import Case
+from tapegrad.worker.graphs import Floats, OpList
+
+#: Targets (rows,) and gradients (rows, inputs).
+Result = tuple[AnyArray, AnyArray]
+#: Evaluates points, one a row.
+Run = Callable[[AnyArray], Result]
+Built = TypeVar("Built")
+Given = TypeVar("Given")
+#: Operations that a call of a contender without a loop of its own should evaluate.
+MANY = 1 << 62
+
+
+@dataclass(frozen=True)
+class Contender(Generic[Built]):
+    """One way to evaluate a graph."""
+
+    #: Turns the operations into the contender's own graph, function or source.
+    build: Callable[[OpList], Built]
+    #: Makes that runnable, for points like these.
+    compile: Callable[[Built, AnyArray], Run]
+    #: Those that mean something here: who interprets has nothing to compile.
+    phases: tuple[str, ...] = ("build", "compile", "step")
+    #: Operations evaluated in one call, over all rows: enough for some milliseconds.
+    ops_per_call: int = MANY
+    #: The type of the points it is given, where that is not the case's own.
+    precision: str | None = None
+    notes: Sequence[str] = field(default=())
+
+
+def evaluations(contender: Contender[Built], case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+    """Make the evaluation of a graph at the first rows of the points ready."""
+    if case.op not in ("graph", "call"):
+        raise Unsupported(f"no {case.op} in this contender")
+    graph = graphs.of_case(case)
+    rows = max(1, contender.ops_per_call // len(graph.ops))
+    points = Points(case, arrays, rows, contender.precision)
+    runs: list[Run] = []
+    fresh: list[Built] = []
+
+    def build() -> Built:
+        return contender.build(graph)
+
+    def forget() -> None:
+        runs.clear()
+        fresh[:] = [build()]
+
+    def compile_fresh() -> Run:
+        runs[:] = [contender.compile(fresh[0], points.rows)]
+        return runs[0]
+
+    def step() -> Result:
+        if not runs:
+            forget()
+            compile_fresh()
+        return runs[0](points.rows)
+
+    def read(phase: str, result: Any) -> dict[str, AnyArray]:
+        match phase:
+            case "build":
+                return {}
+            case "compile":
+                return named(result(points.rows))
+            case _:
+                return named(result)
+
+    phases = {
+        "build": Phase(build),
+        "compile": Phase(compile_fresh, setup=forget),
+        "step": Phase(step, units=len(points.rows)),
+    }
+    return Work(
+        phases={name: phases[name] for name in contender.phases},
+        feed=points.feed,
+        arrays=read,
+        precision=contender.precision,
+        notes=list(contender.notes),
+    )
+
+
+def descent(
+    prepare: Callable[[OpList], Callable[[Floats, int, float], AnyArray]],
+    case: Case,
+    arrays: Mapping[str, AnyArray],
+) -> Work:
+    """Make gradient steps ready, each from where the last one led, from the first of the points."""
+    steps, rate = case.attrs["steps"], case.attrs["rate"]
+    points = Points(case, arrays, 1)
+    prepared: list[Callable[[Floats, int, float], AnyArray]] = []
+
+    def step() -> AnyArray:
+        if not prepared:
+            prepared.append(prepare(graphs.of_case(case)))
+        return prepared[0](points.rows[0], steps, rate)
+
+    return Work(
+        phases={"step": Phase(step, units=steps)},
+        feed=points.feed,
+        arrays=lambda _, reached: {"output0": np.array(reached)},
+    )
+
+
+def churn(
+    hand_over: Callable[[OpList], Given],
+    run: Callable[[Given, Floats], Result],
+    case: Case,
+    arrays: Mapping[str, AnyArray],
+) -> Work:
+    """Make a call ready that meets a new graph each time, from the case's seed on after a feed.
+
+    Making the list of operations and handing it over is outside the clock. With the attribute
+    `graphs` a call goes through so many of them, for the memory they leave behind; then all but the
+    first are made inside the clock. The result is that of the last graph.
+    """
+    count = case.attrs.get("graphs", 1)
+    points = Points(case, arrays, case.inputs[0].shape[0])
+    waiting: list[Given] = []
+    seen = [0]
+
+    def make() -> Given:
+        seen[0] += 1
+        return hand_over(graphs.of_case(case, offset=seen[0] - 1))
+
+    def setup() -> None:
+        waiting[:] = [make()]
+
+    def step() -> Result:
+        for _ in range(count):
+            result = run(waiting.pop() if waiting else make(), points.rows)
+        return result
+
+    def feed(arrays: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
+        points.feed(arrays, cotangents)
+        waiting.clear()
+        seen[0] = 0
+
+    return Work(
+        phases={"step": Phase(step, units=len(points.rows) * count, setup=setup)},
+        feed=feed,
+        arrays=lambda _, result: named(result),
+    )
+
+
+class Points:
+    """The first rows of a case's points, in memory that stays."""
+
+    def __init__(
+        self, case: Case, arrays: Mapping[str, AnyArray], rows: int, dtype: str | None = None
+    ) -> None:
+        self._name = case.inputs[0].name
+        given = arrays[self._name][:rows]
+        self.rows: AnyArray = np.array(given, dtype=dtype or case.dtype, order="C")
+
+    def feed(self, arrays: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
+        """Replace the points."""
+        del cotangents
+        self.rows[:] = arrays[self._name][: len(self.rows)]
+
+
+def one_by_one(evaluate: Callable[[Floats], tuple[Any, Any]]) -> Run:
+    """Evaluate row by row what takes one point."""
+
+    def run(points: Floats) -> Result:
+        targets, grads = np.empty(len(points)), np.empty(points.shape)
+        for row, point in enumerate(points):
+            targets[row], grads[row] = evaluate(point)
+        return targets, grads
+
+    return run
+
+
+def eager(
+    evaluate: Callable[[OpList, Floats], tuple[Any, Any]], ops_per_call: int
+) -> Contender[OpList]:
+    """Describe a contender that goes through the operations anew at each point."""
+    return Contender(
+        build=lambda graph: graph,
+        compile=lambda graph, _: one_by_one(lambda point: evaluate(graph, point)),
+        phases=("step",),
+        ops_per_call=ops_per_call,
+    )
+
+
+def named(result: Result) -> dict[str, AnyArray]:
+    """Name targets and gradients as `Work.arrays` returns them."""
+    targets, grads = result
+    return {"output0": np.array(targets), "grad:x": np.array(grads)}

@@ -1,0 +1,215 @@
+"""What a worker answers: one method per message.
+
+A message is a JSON object with `do` and arguments; the answer is a JSON object. Arrays are files
+in the run's folder (.npy), messages carry their paths.
+
+    hello    adapter file, class, device, threads        -> version and settings
+    prepare  case, arrays                                -> phases, notes
+    feed     arrays, cotangents                          -> nothing
+    check    phase, folder                               -> results as files
+    time     phase, seconds                              -> samples
+    repeat   phase, calls, folder                        -> results of the last call as files
+    read     phase, count                                -> cost of a call alone and when read
+    fresh    phase, count                                -> cost of calls on inputs never seen
+    memory   phase                                       -> peaks
+    bye                                                  -> ends the process
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tapegrad.worker import memory, timing
+from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Work
+from tapegrad.worker.case import Case
+from tapegrad.worker.controls import Controls
+
+#: Calls by which `memory` reaches a steady state.
+MEMORY_CALLS = 3
+
+
+class Session:
+    """The state of one worker: its adapter, and the case that is prepared."""
+
+    def __init__(self, adapter: Adapter | None = None) -> None:
+        self._adapter = adapter
+        self._case: Case | None = None
+        self._work: Work | None = None
+        self._inputs: dict[str, AnyArray] = {}
+        self._cotangents: list[AnyArray] = []
+        self._controls = Controls()
+        self._idle: int | None = None
+
+    def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Do what a message asks."""
+        arguments = dict(message)
+        method: Callable[..., dict[str, Any]] = getattr(self, f"do_{arguments.pop('do')}")
+        return method(**arguments)
+
+    def do_hello(self, file: str, name: str, device: str, threads: int) -> dict[str, Any]:
+        """Load the adapter."""
+        self._adapter = load_adapter(Path(file), name)(device, threads)
+        self._adapter.configure()
+        memory.reset_peak()
+        self._idle = memory.resident()
+        return {
+            "version": self._adapter.version(),
+            "python": platform.python_version(),
+            "details": self._adapter.details(),
+            "devices": list(self._adapter.devices),
+            "operators": sorted(self._adapter.operators),
+        }
+
+    def do_prepare(self, case: dict[str, Any], arrays: dict[str, str]) -> dict[str, Any]:
+        """Make a case ready."""
+        self._work = None
+        self._case = Case.from_dict(case)
+        self._inputs = {name: np.load(path) for name, path in arrays.items()}
+        self._cotangents = []
+        work = self.adapter.prepare(self._case, self._inputs)
+        self._work = work
+        return {
+            "phases": list(work.phases),
+            "looped": [name for name, phase in work.phases.items() if phase.setup is None],
+            "joint": work.joint,
+            "precision": work.precision,
+            "notes": work.notes,
+        }
+
+    def do_feed(self, arrays: dict[str, str], cotangents: list[str]) -> dict[str, Any]:
+        """Replace the inputs."""
+        self._inputs = {name: np.load(path) for name, path in arrays.items()}
+        self._cotangents = [np.load(path) for path in cotangents]
+        self.work.feed(self._inputs, self._cotangents)
+        return {}
+
+    def do_check(self, phase: str, folder: str) -> dict[str, Any]:
+        """Run a phase once and leave its results as files."""
+        part = self._phase(phase)
+        if part.setup is not None:
+            part.setup()
+        return {"arrays": self._save(phase, part.call(), Path(folder)), "units": part.units}
+
+    def do_time(self, phase: str, seconds: float) -> dict[str, Any]:
+        """Measure one block."""
+        controls = self._controls.run()
+        part = self._phase(phase)
+        found = timing.block(self.adapter, part, seconds)
+        return asdict(found) | {"controls": controls, "units": part.units}
+
+    def do_repeat(self, phase: str, calls: int, folder: str | None) -> dict[str, Any]:
+        """Call a phase as the timed loop does and read what the last call returned."""
+        part = self._phase(phase)
+        with timing.quiet():
+            for _ in range(calls - 1):
+                part.call()  # its result is dropped at once, as in the timed loop
+            read = self.work.arrays(phase, part.call())
+        return {"arrays": _save(read, Path(folder)) if folder else {}}
+
+    def do_read(self, phase: str, count: int) -> dict[str, Any]:
+        """Time calls alone, calls whose results are read, and reading itself."""
+        call, arrays = self._phase(phase).call, self.work.arrays
+        alone, both, reading = [], [], []
+        with timing.quiet():
+            for _ in range(count):
+                alone.append(self.adapter.elapsed(call, 1))
+                start = time.perf_counter()
+                result = call()
+                arrays(phase, result)
+                both.append(time.perf_counter() - start)
+                start = time.perf_counter()
+                arrays(phase, result)
+                reading.append(time.perf_counter() - start)
+                del result
+        return {"alone": min(alone), "read": min(both), "reading": min(reading)}
+
+    def do_fresh(self, phase: str, count: int) -> dict[str, Any]:
+        """Time single calls on inputs never seen before, and the same call again."""
+        call, arrays = self._phase(phase).call, self.work.arrays
+        fresh: list[float] = []
+        again: list[float] = []
+        with timing.quiet():
+            for index in range(count):
+                self.work.feed(_changed(self._inputs, index + 1), self._cotangents)
+                self.adapter.settle()
+                for times in (fresh, again):
+                    start = time.perf_counter()
+                    arrays(phase, call())
+                    times.append(time.perf_counter() - start)
+        self.work.feed(self._inputs, self._cotangents)
+        return {"fresh": min(fresh), "again": min(again)}
+
+    def do_memory(self, phase: str) -> dict[str, Any]:
+        """Run a phase and report the peaks since the worker was idle."""
+        part = self._phase(phase)
+        self.adapter.reset_peak()
+        for _ in range(MEMORY_CALLS):
+            if part.setup is not None:
+                part.setup()
+            part.call()
+            self.adapter.settle()
+        peak = memory.peak_resident()
+        above = None if peak is None or self._idle is None else max(0, peak - self._idle)
+        return {"allocator": self.adapter.allocator_peak(), "resident": above}
+
+    @property
+    def adapter(self) -> Adapter:
+        """Return the adapter that `hello` loaded."""
+        if self._adapter is None:
+            raise RuntimeError("a worker must be greeted with `hello` first")
+        return self._adapter
+
+    @property
+    def work(self) -> Work:
+        """Return the case that `prepare` made ready."""
+        if self._work is None:
+            raise RuntimeError("no case is prepared")
+        return self._work
+
+    def _phase(self, name: str) -> Phase:
+        return self.work.phases[name]
+
+    def _save(self, phase: str, result: Any, folder: Path) -> dict[str, str]:
+        return _save(self.work.arrays(phase, result), folder)
+
+
+def load_adapter(file: Path, name: str) -> type[Adapter]:
+    """Import an adapter's file, wherever it lies, and return one of its classes."""
+    module_name = f"tapegrad_adapter_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+    adapter: type[Adapter] = getattr(module, name)
+    return adapter
+
+
+def _save(arrays: Mapping[str, AnyArray], folder: Path) -> dict[str, str]:
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for name, array in arrays.items():
+        path = folder / f"{name.replace(':', '-')}.npy"
+        np.save(path, np.asarray(array))
+        paths[name] = str(path)
+    return paths
+
+
+def _changed(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
+    """Make inputs that differ a little from all before; integers are rolled."""
+    return {
+        name: array * array.dtype.type(1 + 1e-3 * index)
+        if np.issubdtype(array.dtype, np.floating)
+        else np.roll(array, index)
+        for name, array in inputs.items()
+    }

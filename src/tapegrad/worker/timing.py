@@ -1,0 +1,143 @@
+"""How a block is timed: the inner loop, the warm-up, the samples.
+
+A sample is the time of `inner` calls, long enough that the clock's step is below a thousandth of
+it. Before the first sample the call is repeated until its times are stationary: the medians of the
+two halves of a window agree. Garbage collection is off while the clock runs.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from statistics import median
+
+from tapegrad.worker.adapter import Adapter, Phase
+
+#: The shortest sample, in steps of the clock and in seconds.
+CLOCK_STEPS = 1_000
+SHORTEST_SAMPLE = 2e-4
+#: Samples in a block, if its time allows.
+FEWEST, MOST = 5, 100
+#: Warm-up: window of samples, largest difference of its halves, and its limit in block lengths.
+WINDOW = 8
+DRIFT = 0.02
+WARMUP_BLOCKS = 10
+#: A call that takes this many block lengths is its own warm-up: earlier checks have run it.
+LONG_CALL = 2
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one block found; samples are seconds per unit of work."""
+
+    samples: list[float]
+    inner: int
+    warmup_calls: int
+    stationary: bool
+    cores: float
+
+
+@cache
+def clock_step() -> float:
+    """Measure the smallest difference that the clock shows."""
+    steps = []
+    for _ in range(50):
+        start = end = time.perf_counter()
+        while end == start:
+            end = time.perf_counter()
+        steps.append(end - start)
+    return min(steps)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep the garbage collector away; what exists by now is not looked at again."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def block(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
+    """Time one phase for about `seconds`, after warming up."""
+    with quiet():
+        if phase.setup is not None:
+            return _prepared_calls(adapter, phase, phase.setup, seconds)
+        return _looped_calls(adapter, phase, seconds)
+
+
+def _looped_calls(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
+    busy, wall = time.process_time(), time.perf_counter()
+    inner, first = _inner_calls(adapter, phase, seconds)
+    first_cores = (time.process_time() - busy) / (time.perf_counter() - wall)
+    calls = 2 * (2 * inner - 1)
+    if first > LONG_CALL * seconds:
+        return Timing([first / phase.units], 1, 0, True, first_cores)
+    warmup, stationary = _warm_up(lambda: adapter.elapsed(phase.call, inner), seconds)
+    count = max(FEWEST, min(MOST, round(seconds / max(first, 1e-9))))
+    busy, wall = time.process_time(), time.perf_counter()
+    samples = [adapter.elapsed(phase.call, inner) for _ in range(count)]
+    cores = (time.process_time() - busy) / (time.perf_counter() - wall)
+    scale = inner * phase.units
+    return Timing([s / scale for s in samples], inner, calls + warmup * inner, stationary, cores)
+
+
+def _inner_calls(adapter: Adapter, phase: Phase, seconds: float) -> tuple[int, float]:
+    """Double the calls until a sample is long enough; returns them and the sample's length.
+
+    The first sample may be slow for reasons of its own, so a length counts when it is seen twice.
+    """
+    shortest = max(CLOCK_STEPS * clock_step(), min(SHORTEST_SAMPLE, seconds / FEWEST))
+    inner = 1
+    while inner < 1 << 30:
+        elapsed = adapter.elapsed(phase.call, inner)
+        if elapsed > LONG_CALL * seconds:
+            break
+        elapsed = min(elapsed, adapter.elapsed(phase.call, inner))
+        if elapsed >= shortest:
+            break
+        inner *= 2
+    return inner, elapsed
+
+
+def _warm_up(sample: Callable[[], float], seconds: float) -> tuple[int, bool]:
+    """Sample until stationary or out of time; returns the count and whether it became so."""
+    recent: list[float] = []
+    spent = 0.0
+    count = 0
+    while spent < WARMUP_BLOCKS * seconds:
+        recent.append(sample())
+        spent += recent[-1]
+        count += 1
+        recent = recent[-WINDOW:]
+        if len(recent) == WINDOW and _stationary(recent):
+            return count, True
+    return count, len(recent) < WINDOW
+
+
+def _stationary(window: list[float]) -> bool:
+    half = len(window) // 2
+    before, after = median(window[:half]), median(window[half:])
+    return after >= before * (1 - DRIFT)
+
+
+def _prepared_calls(
+    adapter: Adapter, phase: Phase, setup: Callable[[], object], seconds: float
+) -> Timing:
+    """Time calls that need a fresh start each: no loop, no warm-up, and at least one."""
+    samples: list[float] = []
+    busy, wall = time.process_time(), time.perf_counter()
+    while not samples or (sum(samples) < seconds and len(samples) < MOST):
+        setup()
+        samples.append(adapter.elapsed(phase.call, 1) / phase.units)
+    cores = (time.process_time() - busy) / (time.perf_counter() - wall)
+    return Timing(samples, 1, 0, True, cores)

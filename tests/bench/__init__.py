@@ -1,0 +1,1 @@
+"""Tests of the bench, and the faulty adapters and servers they need."""
