@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tapegrad.bench import machine, statistics
-from tapegrad.bench.errors import BenchError, UnknownNameError, WorkerError
+from tapegrad.bench.errors import BenchError, UnknownNameError
 from tapegrad.bench.frameworks import shipped
 from tapegrad.bench.measurement import Measurement, Settings
 from tapegrad.bench.process import LocalWorker, Worker

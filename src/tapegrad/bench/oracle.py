@@ -68,13 +68,24 @@ def find_truth(
 ) -> list[Truth]:
     """Ask witnesses for the right results at several sets of inputs."""
     exact = replace(case, dtype="float64")
-    ready = _prepare(exact, sets[0], witnesses, folder)
-    if not ready:
-        raise NoTruthError("no witness can do this case in float64")
-    return [
-        _Hearing(exact, arrays, ready, folder / str(index)).truth(case, seed + index)
-        for index, arrays in enumerate(sets)
-    ]
+    willing = dict(witnesses)
+    while ready := _prepare(exact, sets[0], willing, folder):
+        try:
+            return [
+                _Hearing(exact, arrays, ready, folder / str(index)).truth(case, seed + index)
+                for index, arrays in enumerate(sets)
+            ]
+        except _WitnessFailedError as failure:
+            del willing[failure.name]
+    raise NoTruthError("no witness can do this case in float64")
+
+
+class _WitnessFailedError(Exception):
+    """A witness that had agreed to testify could not."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
 
 
 @dataclass
@@ -91,18 +102,22 @@ class _Witness:
 
     def outputs(self, paths: dict[str, str], folder: Path) -> Arrays:
         phase = next(each for each in ("inference", "forward", "step") if each in self.phases)
-        self.worker.ask("feed", arrays=paths, cotangents=[])
-        return self._ask(phase, "output", folder)
+        return self._ask(phase, paths, [], "output", folder)
 
     def gradients(self, paths: dict[str, str], cotangents: list[str], folder: Path) -> Arrays:
         phase = "backward" if "backward" in self.phases else "step"
-        self.worker.ask("feed", arrays=paths, cotangents=cotangents)
-        return self._ask(phase, "grad:", folder)
+        return self._ask(phase, paths, cotangents, "grad:", folder)
 
-    def _ask(self, phase: str, kind: str, folder: Path) -> Arrays:
-        answer = self.worker.ask("check", phase=phase, folder=str(folder / self.name))
-        paths = {name: path for name, path in answer["arrays"].items() if name.startswith(kind)}
-        return {name: np.load(path).astype(np.float64) for name, path in paths.items()}
+    def _ask(
+        self, phase: str, paths: dict[str, str], cotangents: list[str], kind: str, folder: Path
+    ) -> Arrays:
+        try:
+            self.worker.ask("feed", arrays=paths, cotangents=cotangents)
+            answer = self.worker.ask("check", phase=phase, folder=str(folder / self.name))
+        except WorkerError:
+            raise _WitnessFailedError(self.name) from None
+        found = {name: path for name, path in answer["arrays"].items() if name.startswith(kind)}
+        return {name: np.load(path).astype(np.float64) for name, path in found.items()}
 
 
 def _prepare(

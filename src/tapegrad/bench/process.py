@@ -8,14 +8,16 @@ import selectors
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import psutil
 
 import tapegrad
+from tapegrad.bench import answers
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.worker.adapter import Unsupported
@@ -37,23 +39,44 @@ THREAD_VARIABLES = (
 )
 
 
-class Worker(Protocol):
-    """What a measurement needs of a worker."""
+class Worker(ABC):
+    """What a measurement needs of a worker: messages and answers, in turn."""
+
+    alive = True
 
     def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Send a message and return the answer; raises `WorkerError`."""
+        self.send(do, **arguments)
+        return self.receive(timeout)
+
+    def waited(self) -> float:
+        """Return the seconds so far in which it was ready to run but others had the processor."""
+        return 0.0
+
+    @abstractmethod
+    def send(self, do: str, **arguments: Any) -> None:
+        """Send a message; what the driver does next runs beside the worker."""
+
+    @abstractmethod
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        """Wait for the answer."""
 
 
-class LocalWorker:
+class LocalWorker(Worker):
     """A session in this process, for functions that exist nowhere else."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._message: dict[str, Any] = {}
 
-    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
-        """Answer at once; there is no timeout within one's own process."""
+    def send(self, do: str, **arguments: Any) -> None:
+        """Keep the message."""
+        self._message = {"do": do, **arguments}
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        """Answer it; there is no timeout within one's own process."""
         try:
-            return self._session.answer({"do": do, **arguments})
+            return self._session.answer(self._message)
         except Unsupported as reason:
             raise WorkerError("unsupported", str(reason)) from reason
         except MemoryError as error:
@@ -62,7 +85,7 @@ class LocalWorker:
             raise WorkerError("failed", f"{type(error).__name__}: {error}") from error
 
 
-class WorkerProcess:
+class WorkerProcess(Worker):
     """One worker process, pinned to processors of its own choice of number."""
 
     def __init__(
@@ -76,6 +99,7 @@ class WorkerProcess:
         self._timeout = timeout
         self._log = folder / "stderr.txt"
         self._buffer = b""
+        self._asked = ""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [str(python), "-m", "tapegrad.worker"],
@@ -100,12 +124,21 @@ class WorkerProcess:
         )
 
     @property
-    def alive(self) -> bool:
+    def alive(self) -> bool:  # type: ignore[override]
         """Whether it can still be asked."""
         return self._process.poll() is None
 
-    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
-        """Send a message and wait for the answer; a worker that gives none is killed."""
+    def waited(self) -> float:
+        """Add up the waiting of all its threads, as Linux counts it; elsewhere it is unknown."""
+        total = 0
+        for file in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
+            with suppress(OSError, IndexError):  # a thread may end meanwhile
+                total += int(file.read_text().split()[1])
+        return total * 1e-9
+
+    def send(self, do: str, **arguments: Any) -> None:
+        """Write a message to the worker's input."""
+        self._asked = do
         line = json.dumps({"do": do, **arguments}).encode() + b"\n"
         assert self._process.stdin is not None
         try:
@@ -113,16 +146,19 @@ class WorkerProcess:
             self._process.stdin.flush()
         except (BrokenPipeError, OSError):
             raise self._death() from None
-        return self._parse(do, self._answer(do, timeout or self._timeout))
 
-    def _answer(self, do: str, timeout: float) -> bytes:
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        """Wait for the answer; a worker that gives none in time is killed."""
+        return self._parse(self._asked, self._line(timeout or self._timeout))
+
+    def _line(self, timeout: float) -> bytes:
         """Read one line; meanwhile keep an eye on the time and on the worker's size."""
         deadline = time.monotonic() + timeout
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0:
                 self.kill()
-                raise WorkerError("timeout", f"no answer to `{do}` within {timeout:g} s")
+                raise WorkerError("timeout", f"no answer to `{self._asked}` within {timeout:g} s")
             if self._selector.select(min(left, WATCH_SECONDS)):
                 self._read()
             else:
@@ -156,12 +192,17 @@ class WorkerProcess:
             self.kill()
             raise WorkerError("failed", f"answered `{do}` with rubbish: {line[:80]!r}")
         if "complaint" in answer:
-            raise WorkerError(str(answer["complaint"]), str(answer.get("message", "")))
-        return answer
+            raise answers.complaint(answer)
+        try:
+            return answers.check(do, answer)
+        except WorkerError:
+            self.kill()  # who knows what the next line answers
+            raise
 
     def _death(self) -> WorkerError:
-        """Find out how the worker ended."""
+        """Find out how the worker ended, and clear up after it."""
         code = self._process.wait()
+        self.kill()
         if code < 0:
             name = signal.Signals(-code).name
             kind = "oom" if name == "SIGKILL" else "crashed"

@@ -350,14 +350,17 @@ class _Driver:
         self._listener.memory(memory)
 
 
-@dataclass
-class _LazyWorker:
+class _LazyWorker(Worker):
     """A witness whose process starts with the first question."""
 
-    team: ProcessTeam
+    def __init__(self, team: ProcessTeam) -> None:
+        self._team = team
 
-    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
-        return self.team.worker(0).ask(do, timeout, **arguments)
+    def send(self, do: str, **arguments: Any) -> None:
+        self._team.worker(0).send(do, **arguments)
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        return self._team.worker(0).receive(timeout)
 
 
 def _commit() -> str:

@@ -11,7 +11,9 @@ in the run's folder (.npy), messages carry their paths.
     repeat   phase, calls, folder                        -> results of the last call as files
     read     phase, count                                -> cost of a call alone and when read
     fresh    phase, count                                -> cost of calls on inputs never seen
+    cores    phase, calls, count                         -> processors busy, loop by loop
     memory   phase                                       -> peaks
+    own_tool phase                                       -> the framework's own opinion
     bye                                                  -> ends the process
 """
 
@@ -46,6 +48,8 @@ class Session:
         self._work: Work | None = None
         self._inputs: dict[str, AnyArray] = {}
         self._cotangents: list[AnyArray] = []
+        #: Sets of inputs made by `fresh`: no two are alike.
+        self._changes = 0
         self._controls = Controls()
         self._idle: int | None = None
 
@@ -118,7 +122,7 @@ class Session:
     def do_read(self, phase: str, count: int) -> dict[str, Any]:
         """Time calls alone, calls whose results are read, and reading itself."""
         call, arrays = self._phase(phase).call, self.work.arrays
-        alone, both, reading = [], [], []
+        alone, both, reading, copying = [], [], [], []
         with timing.quiet():
             for _ in range(count):
                 alone.append(self.adapter.elapsed(call, 1))
@@ -127,10 +131,19 @@ class Session:
                 arrays(phase, result)
                 both.append(time.perf_counter() - start)
                 start = time.perf_counter()
-                arrays(phase, result)
+                read = arrays(phase, result)
                 reading.append(time.perf_counter() - start)
-                del result
-        return {"alone": min(alone), "read": min(both), "reading": min(reading)}
+                start = time.perf_counter()
+                for array in read.values():
+                    np.array(array)
+                copying.append(time.perf_counter() - start)
+                del result, read
+        return {
+            "alone": min(alone),
+            "read": min(both),
+            "reading": min(reading),
+            "copying": min(copying),
+        }
 
     def do_fresh(self, phase: str, count: int) -> dict[str, Any]:
         """Time single calls on inputs never seen before, and the same call again."""
@@ -138,8 +151,9 @@ class Session:
         fresh: list[float] = []
         again: list[float] = []
         with timing.quiet():
-            for index in range(count):
-                self.work.feed(_changed(self._inputs, index + 1), self._cotangents)
+            for _ in range(count):
+                self._changes += 1
+                self.work.feed(_changed(self._inputs, self._changes), self._cotangents)
                 self.adapter.settle()
                 for times in (fresh, again):
                     start = time.perf_counter()
@@ -147,6 +161,23 @@ class Session:
                     times.append(time.perf_counter() - start)
         self.work.feed(self._inputs, self._cotangents)
         return {"fresh": min(fresh), "again": min(again)}
+
+    def do_cores(self, phase: str, calls: int, count: int) -> dict[str, Any]:
+        """Tell how many processors were busy in each of several loops."""
+        call = self._phase(phase).call
+        found = []
+        with timing.quiet():
+            for _ in range(count):
+                busy, start = time.process_time(), time.perf_counter()
+                self.adapter.elapsed(call, calls)
+                found.append((time.process_time() - busy) / (time.perf_counter() - start))
+        return {"cores": found}
+
+    def do_own_tool(self, phase: str) -> dict[str, Any]:
+        """Time a phase with the framework's own benchmark tool."""
+        part = self._phase(phase)
+        seconds = self.adapter.own_tool(part.call)
+        return {"seconds": None if seconds is None else seconds / part.units}
 
     def do_memory(self, phase: str) -> dict[str, Any]:
         """Run a phase and report the peaks since the worker was idle."""

@@ -10,9 +10,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tapegrad.bench import statistics
 from tapegrad.bench.report.command import command_for
@@ -80,6 +80,18 @@ class Mean(msgspec.Struct, frozen=True):
     cases: int
 
 
+class Section(msgspec.Struct, frozen=True):
+    """Cases that belong in one table."""
+
+    title: str
+    #: Those who support any of the cases.
+    contenders: list[str]
+    #: The first of them, which the others are compared with.
+    reference: str
+    rows: list[Row]
+    means: list[Mean]
+
+
 class GraphRow(msgspec.Struct, frozen=True):
     """One contender on one graph."""
 
@@ -104,6 +116,7 @@ class Graph(msgspec.Struct, frozen=True):
     ops: int
     target: str
     command: str
+    reference: str
     rows: list[GraphRow]
 
 
@@ -123,21 +136,16 @@ class Report(msgspec.Struct, frozen=True):
     """All figures of a run."""
 
     run: Run
+    #: All, in the order of the run.
     contenders: list[str]
     frameworks: list[Framework]
-    rows: list[Row]
-    means: list[Mean]
+    sections: list[Section]
     graphs: list[Graph]
     bars: list[BarFigure]
 
-    @property
-    def reference(self) -> str:
-        """The contender that the others are compared with: the first."""
-        return self.contenders[0] if self.contenders else ""
-
     def figures(self) -> Iterator[tuple[str, str, Figure]]:
         """Yield label, phase and figure of everything that was measured."""
-        for row in self.rows:
+        for row in (row for section in self.sections for row in section.rows):
             yield from ((row.label, row.phase, figure) for figure in row.figures)
         for graph in self.graphs:
             for each in graph.rows:
@@ -150,19 +158,21 @@ def report_on(results: Results) -> Report:
     found = _Found(results)
     cases = results.case_by_key()
     graphs = {key: case for key, case in cases.items() if _is_graph(case)}
-    rows = [
-        row
-        for key, case in cases.items()
-        if key not in graphs
-        for row in _rows(found, key, case)
-    ]
+    others: defaultdict[str, dict[str, Case]] = defaultdict(dict)
+    for key, case in cases.items():
+        if key not in graphs and found.phases[key]:
+            others[_title(case)][key] = case
+    taking_part = found.taking_part(graphs)
     return Report(
         run=results.run,
         contenders=found.contenders,
         frameworks=results.frameworks,
-        rows=rows,
-        means=list(_means(rows)),
-        graphs=[_graph(found, key, case) for key, case in graphs.items() if found.phases[key]],
+        sections=[_section(found, title, members) for title, members in others.items()],
+        graphs=[
+            _graph(found, key, case, taking_part)
+            for key, case in graphs.items()
+            if found.phases[key]
+        ],
         bars=bars_of(results),
     )
 
@@ -189,13 +199,21 @@ def _is_graph(case: Case) -> bool:
     return case.level == "graph" and case.op == "graph"
 
 
+def _title(case: Case) -> str:
+    """Name the table that a case belongs in."""
+    return (
+        f"Graphs, {case.op}: time of one evaluation or step"
+        if case.level == "graph"
+        else "Time of one call"
+    )
+
+
 class _Found:
     """The results by place."""
 
     def __init__(self, results: Results) -> None:
         self.run = results.run
         self.contenders = list(dict.fromkeys(cell.framework for cell in results.cells))
-        self.reference = self.contenders[0] if self.contenders else ""
         self._cells = {cell.key: cell for cell in results.cells}
         self._memory = {(m.case, m.framework, m.phase): m for m in results.memory}
         self.phases: defaultdict[str, set[str]] = defaultdict(set)
@@ -210,28 +228,40 @@ class _Found:
         cell = self._cells.get(key)
         return self._blocks.get(key, []) if cell is not None and cell.timed else []
 
-    def figure(self, key: CellKey) -> Figure:
-        """Return what a cell of a table holds."""
+    def taking_part(self, cases: Iterable[str]) -> list[str]:
+        """Return who supports any of these cases; everybody where nobody does."""
+        keys = set(cases)
+        supporting = {
+            cell.framework
+            for cell in self._cells.values()
+            if cell.case in keys and cell.verdict != "unsupported"
+        }
+        return [name for name in self.contenders if name in supporting] or self.contenders
+
+    def figure(self, key: CellKey, reference: str) -> Figure:
+        """Return what a cell of a table holds, compared with the reference."""
         cell = self._cells.get(key)
         if cell is None:
             return Figure(key.framework, NOT_MEASURED, "the run ended before")
-        return _figure(cell, self.blocks(key), self.blocks(self._opposite(key)), self._memory.get(key))
-
-    def _opposite(self, key: CellKey) -> CellKey:
-        return key._replace(framework=self.reference)
+        opposite = self.blocks(key._replace(framework=reference))
+        return _figure(cell, self.blocks(key), opposite, self._memory.get(key))
 
 
-def _figure(cell: Cell, blocks: list[Block], opposite: list[Block], memory: Memory | None) -> Figure:
-    said = {"reason": cell.reason, "error": cell.error, "notes": cell.notes, "memory": memory}
+def _figure(
+    cell: Cell, blocks: list[Block], opposite: list[Block], memory: Memory | None
+) -> Figure:
+    figure = Figure(
+        cell.framework, cell.verdict, cell.reason, cell.error, cell.notes, memory=memory
+    )
     if not cell.timed:
-        return Figure(cell.framework, cell.verdict, **said)
+        return figure
     if not blocks:
-        return Figure(cell.framework, NOT_MEASURED, **(said | {"reason": "the run ended before"}))
+        return replace(figure, verdict=NOT_MEASURED, reason="the run ended before")
     try:
         time = statistics.estimate(blocks)
     except OptionError as error:
-        return Figure(cell.framework, "mistrusted", **(said | {"reason": str(error)}))
-    return Figure(cell.framework, cell.verdict, **said, time=time, ratio=_ratio(blocks, opposite))
+        return replace(figure, verdict="mistrusted", reason=str(error))
+    return replace(figure, time=time, ratio=_ratio(blocks, opposite))
 
 
 def _ratio(theirs: list[Block], ours: list[Block]) -> Ratio | None:
@@ -244,7 +274,13 @@ def _ratio(theirs: list[Block], ours: list[Block]) -> Ratio | None:
         return None
 
 
-def _rows(found: _Found, key: str, case: Case) -> Iterator[Row]:
+def _section(found: _Found, title: str, cases: Mapping[str, Case]) -> Section:
+    names = found.taking_part(cases)
+    rows = [row for key, case in cases.items() for row in _rows(found, key, case, names)]
+    return Section(title, names, names[0], rows, list(_means(rows)))
+
+
+def _rows(found: _Found, key: str, case: Case, names: list[str]) -> Iterator[Row]:
     for phase in in_order(found.phases[key]):
         yield Row(
             case=key,
@@ -254,7 +290,7 @@ def _rows(found: _Found, key: str, case: Case) -> Iterator[Row]:
             dtype=case.dtype,
             phase=phase,
             command=command_for(found.run, case.label, phase),
-            figures=[found.figure(CellKey(key, name, phase)) for name in found.contenders],
+            figures=[found.figure(CellKey(key, name, phase), names[0]) for name in names],
         )
 
 
@@ -283,10 +319,10 @@ def _geometric_mean(ratios: list[Ratio]) -> tuple[float, float | None, float | N
     return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
 
 
-def _graph(found: _Found, key: str, case: Case) -> Graph:
+def _graph(found: _Found, key: str, case: Case, names: list[str]) -> Graph:
     family, ops = str(case.attrs["family"]), int(case.attrs["ops"])
-    totals = {name: _total_blocks(found, key, name) for name in found.contenders}
-    rows = [_graph_row(found, key, name, totals) for name in found.contenders]
+    totals = {name: _total_blocks(found, key, name) for name in names}
+    rows = [_graph_row(found, key, name, names[0], totals) for name in names]
     published = published_for(family, ops)
     return Graph(
         case=key,
@@ -295,15 +331,16 @@ def _graph(found: _Found, key: str, case: Case) -> Graph:
         ops=ops,
         target=str(case.attrs.get("target", "sum")),
         command=command_for(found.run, case.label),
-        rows=[msgspec.structs.replace(row, published=published.get(row.framework)) for row in rows],
+        reference=names[0],
+        rows=[replace(row, published=published.get(row.framework)) for row in rows],
     )
 
 
 def _graph_row(
-    found: _Found, key: str, name: str, totals: Mapping[str, list[Block]]
+    found: _Found, key: str, name: str, reference: str, totals: Mapping[str, list[Block]]
 ) -> GraphRow:
     build, compiling, run = (
-        found.figure(CellKey(key, name, phase)) for phase in ("build", "compile", "step")
+        found.figure(CellKey(key, name, phase), reference) for phase in ("build", "compile", "step")
     )
     if run.time is not None:
         build, compiling = _or_none(build), _or_none(compiling)
@@ -312,7 +349,7 @@ def _graph_row(
         build=build,
         compile=compiling,
         run=run,
-        total=_total(run, [build, compiling], totals[name], totals[found.reference]),
+        total=_total(run, [build, compiling], totals[name], totals[reference]),
         evaluations=sum(
             len(block.samples) * block.inner * block.units
             for block in found.blocks(CellKey(key, name, "step"))
@@ -373,13 +410,3 @@ def _nearest(blocks: list[Block], to: Block) -> float:
     )
     chosen: list[Block] = next((kind for kind in kinds if kind), [])
     return median(median(block.samples) for block in chosen) if chosen else 0.0
-
-
-def frameworks_of(report: Report) -> dict[str, Framework]:
-    """Return the contenders that said what they are."""
-    return {framework.name: framework for framework in report.frameworks}
-
-
-def options_of(report: Report) -> dict[str, Any]:
-    """Return the options of the run."""
-    return report.run.options

@@ -6,11 +6,11 @@ import msgspec
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Seconds for 10,000 evaluations of a graph of 10,000 operations, build and compile included."""
+    """Seconds for 10,000 evaluations of a graph, build and compile included."""
 
     seconds: float
-    #: Whether the author scaled it up from fewer operations or evaluations.
-    estimated: bool = False
+    #: `est.` where the author scaled it up from fewer operations, `about` where it is rounded.
+    mark: str = ""
 
 
 #: Where they come from and on what they were measured.
@@ -22,15 +22,15 @@ SOURCE_NOTE = (
 )
 
 _CHAIN = {
-    "torch": Published(1130, estimated=True),
-    "jax": Published(470, estimated=True),
-    "jax-eager": Published(159_000, estimated=True),
+    "torch": Published(1130, "est."),
+    "jax": Published(470, "est."),
+    "jax-eager": Published(159_000, "est."),
     "python-objects": Published(312),
     "python-tape": Published(94),
     "numba": Published(41),
     "rust": Published(1.4),
     "c": Published(0.99),
-    "generated-c": Published(61, estimated=True),
+    "generated-c": Published(61, "about"),
 }
 
 

@@ -15,9 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.worker import native
-from tapegrad.worker.adapter import Adapter, AnyArray, Unsupported, Work
+from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Result, churn, descent, evaluations
+from tapegrad.worker.contender import (
+    Contender,
+    Result,
+    churn,
+    descent,
+    evaluations,
+    keeps_denormals,
+)
 from tapegrad.worker.graphs import MOST_OPERANDS, Floats, OpList
 
 ADAPTERS = {"c": "C", "c-pointer": "CPointer", "c-lanes": "CLanes"}
@@ -61,13 +68,7 @@ class C(Adapter):
 
     dtypes = ("float64",)
     rows_function = "run_rows"
-    steps_function: str | None = "run_steps"
-
-    def __init__(self, device: str, threads: int) -> None:
-        super().__init__(device, threads)
-        library = native.c_library()
-        self._run_rows = library[self.rows_function]
-        self._run_steps = library[self.steps_function] if self.steps_function else None
+    steps_function = "run_steps"
 
     def version(self) -> str:
         """Return the compiler's version."""
@@ -75,12 +76,13 @@ class C(Adapter):
 
     def details(self) -> dict[str, Any]:
         """Describe how it was compiled."""
-        return {"flags": " ".join(native.C_FLAGS)}
+        kept = keeps_denormals(lambda graph, points: self._evaluate(Graph(graph), points))
+        return {"flags": " ".join(native.C_FLAGS), "keeps denormals": kept}
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
         match case.op:
-            case "descend":
+            case "descend" if self.steps_function:
                 return descent(lambda graph: partial(self._descend, Graph(graph)), case, arrays)
             case "churn":
                 return churn(Graph, self._evaluate, case, arrays)
@@ -95,15 +97,16 @@ class C(Adapter):
     def _evaluate(self, graph: Graph, points: Floats) -> Result:
         targets, grads = np.empty(len(points)), np.empty(points.shape)
         pointers = (ctypes.c_void_p(each.ctypes.data) for each in (points, targets, grads))
-        self._run_rows(ctypes.byref(graph), len(points), *pointers)
+        run_rows = native.c_library()[self.rows_function]
+        run_rows(ctypes.byref(graph), len(points), *pointers)
         return targets, grads
 
     def _descend(self, graph: Graph, point: Floats, steps: int, rate: float) -> Floats:
-        if self._run_steps is None:
-            raise Unsupported("no gradient steps in lanes: each needs the one before")
         x = point.copy()
         pointer = ctypes.c_void_p(x.ctypes.data)
-        self._run_steps(ctypes.byref(graph), steps, ctypes.c_double(rate), pointer)
+        native.c_library()[self.steps_function](
+            ctypes.byref(graph), steps, ctypes.c_double(rate), pointer
+        )
         return x
 
 
@@ -118,4 +121,4 @@ class CLanes(C):
     """Eight points at a time."""
 
     rows_function = "run_rows_in_lanes"
-    steps_function = None
+    steps_function = ""  # each step needs the one before

@@ -49,9 +49,9 @@ class Machine:
         function = casadi.Function("graph", [x], outputs)
         self.point, self.value, self.grad = np.empty(x.numel()), np.empty(1), np.empty(x.numel())
         self.buffer, self.call = function.buffer()  # a call without its buffer crashes
-        self.buffer.set_arg(0, memoryview(self.point))
-        self.buffer.set_res(0, memoryview(self.value))
-        self.buffer.set_res(1, memoryview(self.grad))
+        self.buffer.set_arg(0, self.point.data)
+        self.buffer.set_res(0, self.value.data)
+        self.buffer.set_res(1, self.grad.data)
 
     def run(self, point: AnyArray) -> tuple[Any, Any]:
         """Evaluate a point."""

@@ -1,4 +1,4 @@
-"""JAX: every phase compiled by jit."""
+"""JAX: every phase compiled by jit; scalar graphs also without."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tapegrad.worker import graphs
 from tapegrad.worker.adapter import (
     Adapter,
     AnyArray,
@@ -21,8 +22,10 @@ from tapegrad.worker.adapter import (
     named_outputs,
 )
 from tapegrad.worker.case import Case
+from tapegrad.worker.contender import Contender, eager, evaluations, one_by_one
+from tapegrad.worker.graphs import Calls, OpList
 
-ADAPTERS = {"jax": "Jax"}
+ADAPTERS = {"jax": "Jax", "jax-eager": "JaxEager"}
 REQUIRES = ["jax"]
 IMPORTS = "jax"
 
@@ -178,10 +181,48 @@ class Jax(Adapter):
         feed(arrays, [])
         return Work(phases=phases, feed=feed, arrays=read)
 
+    def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a scalar graph ready: tracing it is its build, XLA compiles what came of it."""
+        jax.config.update("jax_enable_x64", True)
+        contender = Contender(
+            build=lambda graph: jax.jit(_value_and_grad(graph)).lower(np.zeros(graph.n_inputs)),
+            compile=lambda lowered, _: one_by_one(lowered.compile()),
+            ops_per_call=100_000,
+        )
+        return evaluations(contender, case, arrays)
+
     def allocator_peak(self) -> int | None:
         """Peak bytes of the device's allocator, where it counts them (not on the CPU)."""
         statistics = jax.devices()[0].memory_stats()
         return None if statistics is None else int(statistics["peak_bytes_in_use"])
+
+
+class JaxEager(Jax):
+    """JAX without jit, for scalar graphs."""
+
+    operators: Mapping[str, Callable[..., Any]] = {}
+
+    def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a scalar graph ready, which is traced anew at each point."""
+        jax.config.update("jax_enable_x64", True)
+        contender = eager(lambda graph, point: _value_and_grad(graph)(point), ops_per_call=100)
+        return evaluations(contender, case, arrays)
+
+
+#: The four operations of scalar graphs on arrays without dimensions.
+CALLS = Calls(
+    softplus=jax.nn.softplus,
+    sum=sum,
+    product=jnp.multiply,
+    softmax=lambda xs: jnp.unstack(jax.nn.softmax(jnp.stack(xs))),
+)
+
+
+def _value_and_grad(graph: OpList) -> Callable[[Any], Any]:
+    function: Callable[[Any], Any] = jax.value_and_grad(
+        lambda x: graphs.record(graph, jnp.unstack(x), CALLS)
+    )
+    return function
 
 
 def _index_type(kind: str, dtype: str) -> Any:

@@ -7,7 +7,7 @@ for compiling once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numba
@@ -77,34 +77,39 @@ def backward(ops: Any, v: Any, g: Any) -> None:
                 g[ins[op, n]] += v[out + n] * (g[out + n] - mean)
 
 
-def run_rows(sweeps: Any, graph: Any, points: Any, targets: Any, grads: Any) -> None:
-    """Evaluate points; `sweeps` are the two functions above, compiled."""
-    forward, backward = sweeps
-    ops, n_nodes, target = graph
-    n_inputs = points.shape[1]
-    v, g = np.empty(n_nodes), np.empty(n_nodes)
-    for row in range(len(points)):
-        v[:n_inputs] = points[row]
-        forward(ops, v)
-        if target < 0:
-            targets[row] = v.sum()
-            g[:] = 1.0
-        else:
-            targets[row] = v[target]
-            g[:] = 0.0
-            g[target] = 1.0
-        backward(ops, v, g)
-        grads[row] = g[:n_inputs]
+def interpreter() -> Callable[..., None]:
+    """Return a new interpreter, to be compiled when it is first called."""
+    jit = numba.njit(fastmath=True)
+    sweep, sweep_back = jit(forward), jit(backward)
+
+    def run_rows(graph: Any, points: Any, targets: Any, grads: Any) -> None:
+        ops, n_nodes, target = graph
+        n_inputs = points.shape[1]
+        v, g = np.empty(n_nodes), np.empty(n_nodes)
+        for row in range(len(points)):
+            v[:n_inputs] = points[row]
+            sweep(ops, v)
+            if target < 0:
+                targets[row] = v.sum()
+                g[:] = 1.0
+            else:
+                targets[row] = v[target]
+                g[:] = 0.0
+                g[target] = 1.0
+            sweep_back(ops, v, g)
+            grads[row] = g[:n_inputs]
+
+    function: Callable[..., None] = jit(run_rows)
+    return function
 
 
 def compiled(graph: Built, points: AnyArray) -> Run:
     """Compile an interpreter by running it at one point."""
-    jit = numba.njit(fastmath=True)
-    compiled_rows, sweeps = jit(run_rows), (jit(forward), jit(backward))
+    run_rows = interpreter()
 
     def run(points: AnyArray) -> Result:
         targets, grads = np.empty(len(points)), np.empty(points.shape)
-        compiled_rows(sweeps, graph, points, targets, grads)
+        run_rows(graph, points, targets, grads)
         return targets, grads
 
     run(points[:1])

@@ -45,10 +45,6 @@ class Rust(Adapter):
 
     dtypes = ("float64",)
 
-    def __init__(self, device: str, threads: int) -> None:
-        super().__init__(device, threads)
-        self._run_rows = native.rust_library()["run_rows"]
-
     def version(self) -> str:
         """Return the compiler's version."""
         return native.compiler_version("rustc")
@@ -70,5 +66,7 @@ class Rust(Adapter):
     def _evaluate(self, graph: Graph, points: AnyArray) -> Result:
         targets, grads = np.empty(len(points)), np.empty(points.shape)
         pointers = (ctypes.c_void_p(each.ctypes.data) for each in (points, targets, grads))
-        self._run_rows(ctypes.byref(graph), ctypes.c_size_t(len(points)), *pointers)
+        native.rust_library()["run_rows"](
+            ctypes.byref(graph), ctypes.c_size_t(len(points)), *pointers
+        )
         return targets, grads

@@ -13,7 +13,16 @@ from tapegrad import __version__
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Unsupported, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Points, Result, Run, churn, descent, evaluations
+from tapegrad.worker.contender import (
+    Contender,
+    Points,
+    Result,
+    Run,
+    churn,
+    descent,
+    evaluations,
+    keeps_denormals,
+)
 from tapegrad.worker.graphs import Floats, Kind, OpList
 
 ADAPTERS = {
@@ -62,7 +71,8 @@ class Tapegrad(Adapter):
 
     def details(self) -> dict[str, Any]:
         """Describe what code is made for."""
-        return {"instruction set": tg.isa(), "threads": self.threads}
+        kept = keeps_denormals(lambda graph, x: self.runner(self.compiled(record(graph)), x)(x))
+        return {"instruction set": tg.isa(), "keeps denormals": kept}
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""

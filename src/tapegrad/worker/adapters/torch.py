@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
+from torch.utils.benchmark import Timer
 
+from tapegrad.worker import graphs
 from tapegrad.worker.adapter import (
     Adapter,
     AnyArray,
@@ -18,6 +21,8 @@ from tapegrad.worker.adapter import (
     named_outputs,
 )
 from tapegrad.worker.case import Case
+from tapegrad.worker.contender import Contender, Run, eager, evaluations, one_by_one
+from tapegrad.worker.graphs import Calls, OpList
 
 ADAPTERS = {"torch": "Torch", "torch-compile": "TorchCompile"}
 REQUIRES = ["torch==2.13.0", "numpy"]
@@ -125,6 +130,10 @@ class Torch(Adapter):
             phases |= {"backward": Phase(backward), "step": Phase(step)}
         return Work(phases=phases, feed=feed, arrays=read)
 
+    def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a scalar graph ready, which is recorded anew at each point."""
+        return evaluations(eager(_evaluate, ops_per_call=2_000), case, arrays)
+
     def settle(self) -> None:
         """Wait for the GPU; on the CPU nothing is ever pending."""
         if self.device == "cuda":
@@ -143,6 +152,11 @@ class Torch(Adapter):
         torch.cuda.synchronize()
         return float(start.elapsed_time(end)) / 1e3
 
+    def own_tool(self, call: Callable[[], Any]) -> float | None:
+        """Time one call with torch.utils.benchmark."""
+        timer = Timer("call()", globals={"call": call}, num_threads=self.threads)
+        return float(timer.blocked_autorange(min_run_time=0.1).median)
+
     def reset_peak(self) -> None:
         """Start a new measurement of the CUDA allocator's peak."""
         if self.device == "cuda":
@@ -160,6 +174,44 @@ class TorchCompile(Torch):
         """Compile a function with its shapes fixed."""
         result: Callable[..., Any] = torch.compile(function, fullgraph=True, dynamic=False)
         return result
+
+    def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a scalar graph ready."""
+        contender = Contender(
+            build=lambda graph: graph,
+            compile=self._compiled_graph,
+            phases=("compile", "step"),
+            ops_per_call=100_000,
+        )
+        return evaluations(contender, case, arrays)
+
+    def _compiled_graph(self, graph: OpList, points: AnyArray) -> Run:
+        torch.compiler.reset()
+        target = self.compiled(lambda x: graphs.record(graph, x.unbind(), CALLS))
+        run = one_by_one(lambda point: _gradient(target, point))
+        with torch._inductor.config.patch(force_disable_caches=True):  # or it compiles only once
+            run(points[:1])
+        return run
+
+
+#: The four operations of scalar graphs on tensors without dimensions.
+CALLS = Calls(
+    softplus=F.softplus,
+    sum=lambda xs: torch.stack(xs).sum(),
+    product=torch.mul,
+    softmax=lambda xs: torch.softmax(torch.stack(xs), 0).unbind(),
+)
+
+
+def _evaluate(graph: OpList, point: AnyArray) -> tuple[Any, Any]:
+    return _gradient(lambda x: graphs.record(graph, x.unbind(), CALLS), point)
+
+
+def _gradient(target: Callable[[Any], Any], point: AnyArray) -> tuple[Any, Any]:
+    x = torch.tensor(point, requires_grad=True)
+    value = target(x)
+    (grad,) = torch.autograd.grad(value, x)
+    return value.item(), grad.numpy()
 
 
 def _parts(phase: str, result: Any) -> tuple[list[AnyArray], list[AnyArray]]:

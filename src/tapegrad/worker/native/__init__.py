@@ -27,6 +27,7 @@ C_SOURCES = ("interpreter.c", "by_pointer.c", "lanes.c")
 RUST_FLAGS = ("-O", "-C", "target-cpu=native", "-C", "panic=abort", "--crate-type", "cdylib")
 
 
+@cache
 def c_library() -> ctypes.CDLL:
     """Load the interpreters in C.
 
@@ -42,6 +43,7 @@ def c_library() -> ctypes.CDLL:
     return _library((*sources, HERE / "interpreter.h"), commands)
 
 
+@cache
 def rust_library() -> ctypes.CDLL:
     """Load the interpreter in Rust."""
     source = HERE / "interpreter.rs"

@@ -1,0 +1,111 @@
+"""What a worker must answer to each message: it may be anything, so nothing is taken on trust."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.results import UNTIMED
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Nothing(msgspec.Struct):
+    """No content."""
+
+
+class Hello(msgspec.Struct):
+    """Who it is."""
+
+    version: str
+    python: str
+    details: dict[str, Any]
+    devices: list[str]
+
+
+class Prepare(msgspec.Struct):
+    """What it offers for a case."""
+
+    phases: list[str]
+    looped: list[str]
+    joint: bool
+    precision: str | None
+    notes: list[str]
+
+
+class Arrays(msgspec.Struct):
+    """Results as files."""
+
+    arrays: dict[str, str]
+
+
+class Time(msgspec.Struct, forbid_unknown_fields=True):
+    """A block."""
+
+    samples: Annotated[list[Positive], msgspec.Meta(min_length=1)]
+    inner: int
+    units: int
+    controls: dict[str, Positive]
+    warmup_calls: int
+    stationary: bool
+    cores: float
+
+
+class Read(msgspec.Struct):
+    """What reading costs."""
+
+    read: float
+    reading: float
+    copying: float
+
+
+class Fresh(msgspec.Struct):
+    """What new inputs cost."""
+
+    fresh: float
+    again: float
+
+
+class Cores(msgspec.Struct):
+    """How many processors were busy, loop by loop."""
+
+    cores: list[float]
+
+
+class Peaks(msgspec.Struct, forbid_unknown_fields=True):
+    """Memory."""
+
+    allocator: int | None
+    resident: int | None
+
+
+ANSWERS: dict[str, type[msgspec.Struct]] = {
+    "hello": Hello,
+    "prepare": Prepare,
+    "feed": Nothing,
+    "check": Arrays,
+    "repeat": Arrays,
+    "time": Time,
+    "read": Read,
+    "fresh": Fresh,
+    "cores": Cores,
+    "memory": Peaks,
+}
+
+
+def complaint(answer: dict[str, Any]) -> WorkerError:
+    """Turn a complaint into an error; it cannot claim a verdict that comes with times."""
+    kind = answer["complaint"]
+    return WorkerError(kind if kind in UNTIMED else "failed", str(answer.get("message", "")))
+
+
+def check(do: str, answer: Any) -> dict[str, Any]:
+    """Return an answer that is one; raises `WorkerError`."""
+    try:
+        msgspec.convert(answer, ANSWERS.get(do, Nothing))
+    except msgspec.ValidationError as error:
+        raise WorkerError("failed", f"answered `{do}` with rubbish: {error}") from None
+    found: dict[str, Any] = answer
+    return found

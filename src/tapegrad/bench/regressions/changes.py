@@ -1,0 +1,286 @@
+"""What changed from one run to another, operator by operator.
+
+A series is one case in one framework in one phase. Two runs share no moment, so their cells are
+compared as a whole and beside the control kernels; of all differences that are called, at most a
+given share is false (false-discovery control over all series).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tapegrad.bench import statistics
+from tapegrad.bench.errors import BenchError
+from tapegrad.bench.results import Block, Cell, CellKey, Framework, Results, Run
+from tapegrad.bench.statistics import Ratio
+from tapegrad.bench.store import Store
+from tapegrad.worker.case import Case
+
+#: Ratios within this of 1 make no difference in practice.
+MARGIN = 0.03
+#: Share of the differences called that may be false.
+RATE = 0.05
+#: Verdicts that call for action, and those that do not.
+BAD = ("regressed", "broken")
+QUIET = ("same", "undecided")
+#: What a run's options say about the conditions of its times.
+CONDITIONS = ("device", "threads")
+#: Details of a machine that change from minute to minute.
+PASSING = ("load",)
+#: Processes of several runs are numbered apart by this.
+APART = 1_000
+
+
+class Series(msgspec.Struct, frozen=True):
+    """One case in one framework in one phase, before and after."""
+
+    case: str
+    framework: str
+    phase: str
+    #: The case for people, its operator and its level.
+    label: str
+    op: str
+    level: str
+    #: `regressed`, `improved`, `same`, `undecided`; `broken` where there is no longer a time, and
+    #: `repaired` where there was none.
+    verdict: str
+    #: How many times as long it takes after; None where one side has no time.
+    ratio: Ratio | None
+    #: The verdicts of both cells, and what the later one says.
+    before: str
+    after: str
+    reason: str = ""
+
+    @property
+    def key(self) -> CellKey:
+        """Return the place in a run's table."""
+        return CellKey(self.case, self.framework, self.phase)
+
+    @property
+    def name(self) -> str:
+        """Name the series for people."""
+        return f"{self.label} {self.phase} in {self.framework}"
+
+    def __str__(self) -> str:
+        if self.ratio is None:
+            return f"{self.name}: {self.verdict}, {self.after} {self.reason}".strip()
+        interval = f" ({self.ratio.low:.3f} to {self.ratio.high:.3f})" if self.ratio.low else ""
+        return f"{self.name}: {self.verdict}, takes {self.ratio.value:.3f}{interval} times as long"
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A condition that was not the same in both runs."""
+
+    what: str
+    before: Any
+    after: Any
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What changed from one run, or several, to another."""
+
+    before: list[str]
+    after: str
+    series: list[Series]
+    #: Versions, settings, commits: often the reason to compare, else a warning.
+    differences: list[Difference]
+    #: Whether the runs are of different machines or devices.
+    across: bool
+    margin: float
+    rate: float
+
+    def of(self, *verdicts: str) -> list[Series]:
+        """Return the series with these verdicts."""
+        return [series for series in self.series if series.verdict in verdicts]
+
+    @property
+    def regressions(self) -> list[Series]:
+        """Return what got worse."""
+        return self.of(*BAD)
+
+    def __str__(self) -> str:
+        where = " (across machines or devices)" if self.across else ""
+        changed = [str(each) for each in self.series if each.verdict not in QUIET]
+        quiet = [f"{len(self.of(verdict))} {verdict}" for verdict in QUIET]
+        other = [f"{each.what}: {each.before} -> {each.after}" for each in self.differences]
+        head = f"{', '.join(self.before)} -> {self.after}{where}: {', '.join(quiet)}"
+        return "\n".join([head, *changed, *other])
+
+
+def compare(
+    store: Store,
+    run_a: str,
+    run_b: str,
+    *,
+    margin: float = MARGIN,
+    rate: float = RATE,
+    across: bool = False,
+) -> Comparison:
+    """Tell what changed from run A to run B, operator by operator.
+
+    Args:
+        store: Where both runs are.
+        run_a: The earlier run: an id, the beginning of one, or `latest~1`.
+        run_b: The later run.
+        margin: Ratios from 1 / (1 + margin) to 1 + margin make no difference in practice.
+        rate: Share of the differences called that may be false.
+        across: Whether runs of different machines or devices may be compared.
+
+    """
+    before, after = (store.load(store.resolve(name).id) for name in (run_a, run_b))
+    apart = _apart(before.run, after.run)
+    if apart and not across:
+        raise BenchError(
+            f"Runs {before.run.id} and {after.run.id} cannot be compared: {apart}. Times then "
+            "differ for other reasons than the code; compare across them on purpose or not at all."
+        )
+    return Comparison(
+        before=[before.run.id],
+        after=after.run.id,
+        series=list(changes([before], after, margin=margin, rate=rate)),
+        differences=list(_differences(before, after)),
+        across=bool(apart),
+        margin=margin,
+        rate=rate,
+    )
+
+
+def changes(
+    before: Sequence[Results],
+    after: Results,
+    *,
+    margin: float = MARGIN,
+    rate: float = RATE,
+    since: Mapping[CellKey, int] | None = None,
+) -> Iterator[Series]:
+    """Compare all series of a run with those of earlier runs, oldest first.
+
+    `since` names for a series the first of the earlier runs that counts.
+    """
+    cases = after.case_by_key()
+    earlier = _cells(before)
+    blocks = _blocks_by_key([after])
+    starts = since or {}
+    base = _blocks_by_key(before, starts)
+    compared = [
+        (cases[cell.case], earlier[cell.key], cell, _ratio(blocks, base, cell, margin))
+        for cell in after.cells
+        if cell.key in earlier and cell.case in cases
+    ]
+    told = statistics.discoveries([ratio.p if ratio else None for *_, ratio in compared], rate)
+    for (case, old, new, ratio), sure in zip(compared, told, strict=True):
+        yield _series(case, old, new, ratio, _verdict(old, new, ratio, sure))
+
+
+def same_conditions(one: Run, other: Run) -> bool:
+    """Tell whether times of two runs may be compared."""
+    return not _apart(one, other) and all(
+        one.options.get(name) == other.options.get(name) for name in CONDITIONS
+    )
+
+
+def _ratio(
+    blocks: Mapping[CellKey, list[Block]],
+    base: Mapping[CellKey, list[Block]],
+    cell: Cell,
+    margin: float,
+) -> Ratio | None:
+    ours, theirs = base.get(cell.key), blocks.get(cell.key)
+    if not cell.timed or not ours or not theirs:
+        return None
+    return statistics.ratio(theirs, ours, paired=False, controls=True, margin=margin)
+
+
+def _verdict(old: Cell, new: Cell, ratio: Ratio | None, sure: bool) -> str:
+    if old.timed and not new.timed:
+        return "broken"
+    if new.timed and not old.timed:
+        return "repaired"
+    if ratio is None or ratio.verdict == "same":
+        return "same" if ratio else "undecided"
+    if not sure:
+        return "undecided"
+    return {"slower": "regressed", "faster": "improved"}.get(ratio.verdict, "undecided")
+
+
+def _series(case: Case, old: Cell, new: Cell, ratio: Ratio | None, verdict: str) -> Series:
+    return Series(
+        *new.key,
+        label=case.label,
+        op=case.op,
+        level=case.level,
+        verdict=verdict,
+        ratio=ratio,
+        before=old.verdict,
+        after=new.verdict,
+        reason=new.reason,
+    )
+
+
+def _cells(runs: Sequence[Results]) -> dict[CellKey, Cell]:
+    """Return the latest verdict on each cell; one without a time does not hide an earlier time."""
+    found: dict[CellKey, Cell] = {}
+    for cell in (cell for run in runs for cell in run.cells):
+        if cell.timed or cell.key not in found:
+            found[cell.key] = cell
+    return found
+
+
+def _blocks_by_key(
+    runs: Sequence[Results], since: Mapping[CellKey, int] | None = None
+) -> dict[CellKey, list[Block]]:
+    """Collect the blocks of timed cells; processes of different runs are different ones."""
+    starts = since or {}
+    found: dict[CellKey, list[Block]] = {}
+    for number, run in enumerate(runs):
+        timed = {cell.key for cell in run.cells if cell.timed}
+        for block in run.blocks:
+            if block.key in timed and number >= starts.get(block.key, 0):
+                moved = msgspec.structs.replace(block, process=block.process + APART * number)
+                found.setdefault(block.key, []).append(moved)
+    return found
+
+
+def _apart(one: Run, other: Run) -> str:
+    """Say why times of two runs are of different things; empty where they are not."""
+    if one.machine.fingerprint != other.machine.fingerprint:
+        return f"one ran on {one.machine.name}, the other on {other.machine.name}"
+    devices = [run.options.get("device", "cpu") for run in (one, other)]
+    if devices[0] != devices[1]:
+        return f"one ran on {devices[0]}, the other on {devices[1]}"
+    return ""
+
+
+def _differences(before: Results, after: Results) -> Iterator[Difference]:
+    """Yield what was not the same: commit, machine, options, frameworks."""
+    yield from _between("", {"commit": before.run.commit}, {"commit": after.run.commit})
+    yield from _between(
+        "machine: ", _lasting(before.run.machine.details), _lasting(after.run.machine.details)
+    )
+    yield from _between("option ", before.run.options, after.run.options)
+    old, new = ({each.name: each for each in run.frameworks} for run in (before, after))
+    for name in old.keys() & new.keys():
+        yield from _between(f"{name}: ", _conditions(old[name]), _conditions(new[name]))
+
+
+def _lasting(details: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in details.items() if name not in PASSING}
+
+
+def _conditions(framework: Framework) -> dict[str, Any]:
+    return {
+        "version": framework.version,
+        "environment": framework.environment,
+        **framework.details,
+    }
+
+
+def _between(
+    where: str, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Difference]:
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name) != after.get(name):
+            yield Difference(f"{where}{name}", before.get(name), after.get(name))

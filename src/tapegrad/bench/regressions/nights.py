@@ -1,0 +1,249 @@
+"""A suite every night: what changed, confirmed before anyone is told.
+
+1. Run the suite and compare it with the last finished nights under the same conditions, series by
+   series, with false-discovery control. A series that has changed its level lately is compared
+   with the nights since.
+2. Look for steps in each series' history, which find what creeps up over several nights.
+3. Measure again, in new processes, only what alarmed. An alarm counts if the second measurement
+   differs from the same nights in the same direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from tapegrad.bench import changepoints, frameworks, suites
+from tapegrad.bench.changepoints import SHORTEST, Change
+from tapegrad.bench.regressions.changes import (
+    BAD,
+    MARGIN,
+    RATE,
+    Comparison,
+    Series,
+    changes,
+    same_conditions,
+)
+from tapegrad.bench.results import CellKey, Results, Run
+from tapegrad.bench.run import Listener, run
+from tapegrad.bench.store import Store
+from tapegrad.bench.suite import Suite
+
+#: Nights that make the baseline.
+NIGHTS = 5
+#: Options that choose what is measured; a confirmation chooses for itself.
+CHOICES = ("filter", "sizes", "phases", "frameworks", "dtype")
+ALARMING = ("regressed", "improved", "broken")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step in the history of a series that shows since this night."""
+
+    series: Series
+    change: Change
+
+    def __str__(self) -> str:
+        return (
+            f"{self.series.name}: {self.change.ratio:.3f} times as long since {self.change.label}"
+        )
+
+
+class Alarm(msgspec.Struct, frozen=True):
+    """A series that changed, and what a second measurement says."""
+
+    series: Series
+    #: The series as measured again; None where that was not possible.
+    again: Series | None
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether both measurements say the same."""
+        return self.again is not None and self.again.verdict == self.series.verdict
+
+    def __str__(self) -> str:
+        state = "confirmed" if self.confirmed else "not confirmed"
+        return f"{self.series} [{state}: {self.again or 'could not be measured again'}]"
+
+
+class Nightly(msgspec.Struct, frozen=True):
+    """What a night found."""
+
+    run: str
+    #: `finished` or `interrupted`.
+    status: str
+    #: None where there was nothing to compare with: the first night is the baseline.
+    comparison: Comparison | None
+    alarms: list[Alarm]
+    steps: list[Step]
+
+    @property
+    def first(self) -> bool:
+        """Whether this night is the baseline."""
+        return self.comparison is None
+
+    @property
+    def regressions(self) -> list[Series]:
+        """Return what got worse for sure."""
+        return [a.series for a in self.alarms if a.confirmed and a.series.verdict in BAD]
+
+    @property
+    def improvements(self) -> list[Series]:
+        """Return what got better for sure."""
+        return [a.series for a in self.alarms if a.confirmed and a.series.verdict == "improved"]
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 on a confirmed regression, 130 after Ctrl-C, else 0."""
+        if self.status != "finished":
+            return 130
+        return 1 if self.regressions else 0
+
+    def __str__(self) -> str:
+        if self.status != "finished":
+            return f"{self.run} was interrupted: nothing is compared."
+        if self.comparison is None:
+            return f"{self.run} is the first night: it is the baseline of those to come."
+        steps = [f"step in the history of {each}" for each in self.steps]
+        alarms = [str(each) for each in self.alarms] or ["nothing changed"]
+        return "\n".join([str(self.comparison).splitlines()[0], *alarms, *steps])
+
+
+def nightly(
+    store: Store,
+    suite: str | Suite,
+    *,
+    margin: float = MARGIN,
+    rate: float = RATE,
+    nights: int = NIGHTS,
+    listener: Listener | None = None,
+    **options: Any,
+) -> Nightly:
+    """Run a suite, compare it with the nights before, and confirm what changed.
+
+    Args:
+        store: Where all nights are.
+        suite: A suite or its name.
+        margin: Ratios from 1 / (1 + margin) to 1 + margin make no difference in practice.
+        rate: Share of the differences called that may be false.
+        nights: How many earlier nights to compare with.
+        listener: Hears how the runs go.
+        options: As for `bench.run`.
+
+    """
+    found = suites.find(suite) if isinstance(suite, str) else suite
+    tonight = run(suite, store=store, listener=listener, **options)
+    before = [store.load(each.id) for each in _earlier(store, tonight.run, nights)]
+    if not before or tonight.run.status != "finished":
+        return Nightly(tonight.run.id, tonight.run.status, None, [], [])
+    history = _History(store, tonight.run)
+    since = history.starts(before, tonight, margin)
+    series = list(changes(before, tonight, margin=margin, rate=rate, since=since))
+    steps = [step for each in series if (step := history.step(each, margin)) is not None]
+    suspects = _suspects(series, steps)
+    confirmed = {
+        each.key: each
+        for chosen, choice in _choices(found, suspects, tonight, options)
+        for each in changes(
+            before,
+            run(chosen, store=store, listener=listener, **choice),
+            margin=margin,
+            rate=rate,
+            since=since,
+        )
+    }
+    comparison = Comparison(
+        before=[each.run.id for each in before],
+        after=tonight.run.id,
+        series=series,
+        differences=[],
+        across=False,
+        margin=margin,
+        rate=rate,
+    )
+    return Nightly(
+        run=tonight.run.id,
+        status=tonight.run.status,
+        comparison=comparison,
+        alarms=[Alarm(each, confirmed.get(each.key)) for each in suspects],
+        steps=steps,
+    )
+
+
+def _earlier(store: Store, tonight: Run, nights: int) -> list[Run]:
+    """Return the last finished runs of the suite under the same conditions, oldest first."""
+    known = store.runs(suite=tonight.suite, machine=tonight.machine.fingerprint)
+    usable = [
+        each
+        for each in known
+        if each.id != tonight.id and each.status == "finished" and same_conditions(each, tonight)
+    ]
+    return usable[:nights][::-1]
+
+
+class _History:
+    """The nights of each series under tonight's conditions, tonight the last."""
+
+    def __init__(self, store: Store, tonight: Run) -> None:
+        self._store = store
+        self._tonight = tonight
+        self._nights: dict[CellKey, list[changepoints.Night]] = {}
+
+    def step(self, series: Series, margin: float) -> Step | None:
+        """Return the last step of a series if it did not show yesterday."""
+        nights = self._of(series.key)
+        change = changepoints.latest_change(nights, margin)
+        known = changepoints.latest_change(nights[:-1], margin)
+        if change is None or (known is not None and change.index < known.index + SHORTEST):
+            return None
+        return Step(series, change)
+
+    def starts(
+        self, before: Sequence[Results], tonight: Results, margin: float
+    ) -> dict[CellKey, int]:
+        """Tell for each series from which of the earlier runs on its level has been the same."""
+        labels = [each.run.id for each in before]
+        found: dict[CellKey, int] = {}
+        for cell in tonight.cells:
+            change = changepoints.latest_change(self._of(cell.key)[:-1], margin)
+            if change is not None and change.label in labels:
+                found[cell.key] = labels.index(change.label)
+        return found
+
+    def _of(self, key: CellKey) -> list[changepoints.Night]:
+        if key not in self._nights:
+            machine = self._tonight.machine.fingerprint
+            self._nights[key] = [
+                changepoints.Night(each.id, [median(block.samples) for block in blocks])
+                for each, blocks in self._store.history(*key, machine=machine)
+                if each.suite == self._tonight.suite
+                and (each.status == "finished" or each.id == self._tonight.id)
+                and same_conditions(each, self._tonight)
+            ]
+        return self._nights[key]
+
+
+def _suspects(series: Sequence[Series], steps: Sequence[Step]) -> list[Series]:
+    """Return what alarmed tonight, and what has crept up to a step."""
+    alarmed = {each.key: each for each in series if each.verdict in ALARMING}
+    for step in steps:
+        verdict = "regressed" if step.change.ratio > 1 else "improved"
+        crept = msgspec.structs.replace(step.series, verdict=verdict)
+        alarmed.setdefault(step.series.key, crept)
+    return list(alarmed.values())
+
+
+def _choices(
+    suite: Suite, suspects: Sequence[Series], tonight: Results, options: Mapping[str, Any]
+) -> Iterator[tuple[Suite, dict[str, Any]]]:
+    """Yield runs of only what alarmed, under a suite name of its own, with their options."""
+    cases = tonight.case_by_key()
+    asked = options.get("frameworks") or suite.frameworks
+    paths = {frameworks.find(name).name: name for name in asked}
+    rest = {name: value for name, value in options.items() if name not in CHOICES}
+    for pair in dict.fromkeys((each.framework, each.phase) for each in suspects):
+        chosen = (cases[each.case] for each in suspects if (each.framework, each.phase) == pair)
+        again = Suite(f"{suite.name}-again", f"alarms of {tonight.run.id}", tuple(chosen))
+        yield again, rest | {"frameworks": [paths[pair[0]]], "phases": [pair[1]]}

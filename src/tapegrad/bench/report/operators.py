@@ -1,0 +1,92 @@
+"""Tables with a row for each case and phase, and columns for each framework."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tapegrad.bench.report.figures import Mean, Row, Section
+from tapegrad.bench.report.table import Column, Entry, Line, Table
+from tapegrad.bench.report.text import mean_entry, ratio_entry, size, time_entry
+from tapegrad.bench.results import in_order
+
+
+def times(section: Section) -> Table:
+    """Compare times."""
+    others = section.contenders[1:]
+    columns = [Column("case", group=True), Column("phase", whole=True)]
+    for name in section.contenders:
+        columns.append(Column(name, number=True))
+        if name in others:
+            columns.append(Column(f"{name} against {section.reference}", number=True))
+    lines = [*_time_lines(section), *_mean_lines(section)]
+    return Table(section.title, tuple(columns), tuple(lines))
+
+
+def memory(section: Section) -> Table | None:
+    """Compare memory, if it was measured."""
+    measured = [row for row in section.rows if any(figure.memory for figure in row.figures)]
+    if not measured:
+        return None
+    columns = [
+        Column("case", group=True),
+        Column("phase", whole=True),
+        Column("needed", number=True),
+    ]
+    for name in section.contenders:
+        columns += [
+            Column(f"{name} allocator", number=True),
+            Column(f"{name} resident", number=True),
+        ]
+    lines = (Line(tuple(_memory_entries(row)), row.command) for row in measured)
+    return Table(
+        "Memory",
+        tuple(columns),
+        tuple(lines),
+        (
+            "needed: inputs, results and gradients by arithmetic. allocator: the framework's own "
+            "peak during one call. resident: the process's peak above its idle size. "
+            "n/a: the framework does not tell, or it was not measured.",
+        ),
+    )
+
+
+def _time_lines(section: Section) -> Iterator[Line]:
+    for row in section.rows:
+        entries = [Entry(row.label), Entry(row.phase)]
+        for figure in row.figures:
+            entries.append(time_entry(figure))
+            if figure.framework != section.reference:
+                entries.append(ratio_entry(figure, section.reference))
+        yield Line(tuple(entries), row.command, ends=row is section.rows[-1])
+
+
+def _mean_lines(section: Section) -> Iterator[Line]:
+    """Yield the means, where there is more than one case to average."""
+    means = {(mean.phase, mean.framework): mean for mean in section.means}
+    phases = list(in_order(phase for phase, _ in means))
+    if all(mean.cases < 2 for mean in section.means):
+        return
+    for phase in phases:
+        entries = [Entry("geometric mean"), Entry(phase), Entry("reference", "muted")]
+        for name in section.contenders[1:]:
+            entries += [Entry("of ratios", "muted"), _mean_or_none(means.get((phase, name)))]
+        yield Line(tuple(entries))
+
+
+def _mean_or_none(mean: Mean | None) -> Entry:
+    return mean_entry(mean) if mean else Entry("no ratio", "muted")
+
+
+def _memory_entries(row: Row) -> Iterator[Entry]:
+    found = [figure.memory for figure in row.figures]
+    yield Entry(row.label)
+    yield Entry(row.phase)
+    yield Entry(size(next(each.needed for each in found if each)), "time")
+    for figure in row.figures:
+        for count in (
+            (figure.memory.allocator, figure.memory.resident) if figure.memory else (None, None)
+        ):
+            if figure.time is None and figure.memory is None:
+                yield Entry(figure.verdict, "word")
+            else:
+                yield Entry(size(count), "time" if count is not None else "muted")

@@ -1,0 +1,68 @@
+"""The command line: `tapegrad`. Commands import what they need when they run, not before."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from tapegrad import __version__
+from tapegrad.cli import bench
+from tapegrad.cli.exit_codes import code_of, explanation
+from tapegrad.cli.explain import explained, show_help
+from tapegrad.errors import TapegradError
+
+app = typer.Typer(
+    name="tapegrad",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(bench.app, name="bench", short_help=bench.SUMMARY)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tapegrad {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    invoke_without_command=True,
+    help=explained(
+        "Records a computation once, compiles it in milliseconds and replays it forward and "
+        "backward at the speed of the machine. The library is used from Python; the command line "
+        "holds its benchmarks, which need no engine and compare any frameworks.",
+        examples={
+            "tapegrad bench run operators --frameworks torch,jax": "compare two frameworks",
+            "tapegrad bench frameworks install torch": "make PyTorch available to the bench",
+            "tapegrad bench report": "show the latest run again",
+        },
+    ),
+    epilog=explained(explanation()),
+)
+def tapegrad(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_show_version, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Explain itself where no command is given."""
+    del version
+    show_help(context)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line; what goes wrong is said in one message, without a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(bench.with_defaults(words), prog_name="tapegrad")
+    except TapegradError as error:
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(code_of(error))

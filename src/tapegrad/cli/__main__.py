@@ -1,0 +1,5 @@
+"""Run the command line: `python -m tapegrad.cli`."""
+
+from tapegrad.cli import main
+
+main()

@@ -1,0 +1,47 @@
+"""`tapegrad bench compare`: what changed from one run to another."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tapegrad.cli import exit_codes
+from tapegrad.cli.bench import changes
+from tapegrad.cli.bench.options import MarginOption, RateOption, StoreOption, say
+
+
+def compare(
+    run_a: Annotated[
+        str, typer.Argument(metavar="RUN_A", help="The run before: an id, latest~1, SUITE:latest.")
+    ],
+    run_b: Annotated[str, typer.Argument(metavar="RUN_B", help="The run after.")],
+    *,
+    margin: MarginOption = 0.03,
+    rate: RateOption = 0.05,
+    across: Annotated[
+        bool, typer.Option("--across", help="Compare runs of different machines or devices, too.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show what did not change, too.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Say what changed between two runs.
+
+    Decides operator by operator; ends with 1 if anything got slower or broke.
+    """
+    from tapegrad.bench import regressions
+    from tapegrad.bench.regressions.changes import QUIET
+    from tapegrad.bench.report.term import print_table
+    from tapegrad.bench.store import open_store
+
+    with open_store(store) as opened:
+        found = regressions.compare(opened, run_a, run_b, margin=margin, rate=rate, across=across)
+    shown = [each for each in found.series if everything or each.verdict not in QUIET]
+    if shown:
+        print_table(changes.table(shown))
+    typer.echo(changes.summary(found))
+    for difference in found.differences:
+        say(f"Not the same: {difference.what}: {difference.before}, then {difference.after}")
+    raise typer.Exit(exit_codes.MISSED if found.regressions else exit_codes.FINE)

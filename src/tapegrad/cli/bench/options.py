@@ -1,0 +1,117 @@
+"""What several commands have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where results are kept: a file or postgresql://…; without it, "
+        "results.sqlite in the user's data folder.",
+    ),
+]
+ChartOption = Annotated[
+    Path | None, typer.Option("--chart", metavar="FILE.png", help="Draw the results.")
+]
+FrameworksOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Contenders, as torch,jax,numpy: names (see `frameworks`), name@threads, paths to "
+        "adapter files. The first is what the others are compared with. Default: the suite's.",
+    ),
+]
+FilterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATTERNS", help="Only cases whose operator or label matches, as 'conv*'."
+    ),
+]
+SizesOption = Annotated[
+    str | None, typer.Option(metavar="NAMES", help="Of small, medium, large, skewed.")
+]
+PhasesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAMES",
+        help="Of build, compile, forward, backward, step, inference. Default: each case's own.",
+    ),
+]
+DtypeOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="float32 or float64 instead of the cases' own.")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(metavar="NAME", help="cpu or cuda. Default: cpu.")
+]
+ThreadsOption = Annotated[int | None, typer.Option(metavar="N", help="Of each worker. Default: 1.")]
+ProcessesOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Workers of each contender. Default: 3.")
+]
+RoundsOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Visits to each worker. Default: 3.")
+]
+BlockOption = Annotated[
+    float | None, typer.Option(metavar="SECONDS", help="Length of a visit. Default: 0.02.")
+]
+MemoryOption = Annotated[
+    bool | None,
+    typer.Option("--memory/--no-memory", help="Measure memory too, in processes of its own."),
+]
+TimeoutOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="Longest wait for one answer. Default: 60."),
+]
+SeedOption = Annotated[
+    int | None, typer.Option(metavar="N", help="Of inputs and of the order. Default: 0.")
+]
+MarginOption = Annotated[
+    float, typer.Option(metavar="SHARE", help="Smaller differences make none. Default: 0.03.")
+]
+RateOption = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="Share of the alarms that may be false. Default: 0.05."),
+]
+#: Options that hold several names.
+LISTS = ("frameworks", "filter", "sizes", "phases")
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given; the others are left to the library."""
+    split = {name: names(name, options[name]) or None for name in LISTS}
+    return {name: value for name, value in (options | split).items() if value is not None}
+
+
+def names(kind: str, texts: str | list[str] | None) -> list[str]:
+    """Split names at commas."""
+    from tapegrad.bench.errors import BenchError
+
+    if texts is None or texts == []:
+        return []
+    given = [texts] if isinstance(texts, str) else texts
+    found = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    if not found:
+        raise BenchError(f"--{kind} names nothing; separate names by commas.")
+    return found
+
+
+def check_chart(file: Path | None) -> None:
+    """Refuse a picture that could not be written, before hours are spent on what it shows."""
+    from tapegrad.bench.errors import BenchError
+
+    if file is None:
+        return
+    if file.suffix.lower() != ".png":
+        raise BenchError(f"--chart writes PNG: name a file that ends in .png, not {file}.")
+    if not file.parent.is_dir():
+        raise BenchError(f"--chart: there is no folder {file.parent}.")
+
+
+def say(text: str) -> None:
+    """Tell the user something that is not part of the result."""
+    typer.echo(text, err=True)

@@ -1,0 +1,304 @@
+"""How a run goes, on stderr: a live display on a terminal, else a line for each case."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tapegrad.bench.report.text import number, seconds
+from tapegrad.bench.results import Block, Cell, CellKey, Results, Run
+from tapegrad.bench.run import Listener
+from tapegrad.worker.case import Case
+
+#: Between two blocks the display is drawn anew at most so often (seconds).
+PAUSE = 0.2
+
+
+class Tally:
+    """What is done, what is left, and how the contenders compare so far."""
+
+    def __init__(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
+        self.cases = cases
+        self.contenders = contenders
+        self.index = 0
+        self._phases = run.options["phases"]
+        self._visits: int = run.options["processes"] * run.options["rounds"]
+        self._started = time.monotonic()
+        self._measured = 0
+        self._in_case = 0
+        self._times: defaultdict[CellKey, list[float]] = defaultdict(list)
+        self.words: dict[CellKey, str] = {}
+
+    def begin(self, index: int) -> None:
+        """Go on to a case; what is left of those before will not be measured any more."""
+        if index == 1:  # the first one started the workers: the others do not
+            self._started, self._measured = time.monotonic(), 0
+        self.index, self._in_case = index, 0
+
+    def block(self, block: Block) -> None:
+        """Count a block."""
+        self._measured += 1
+        self._in_case += 1
+        self._times[block.key].append(median(block.samples))
+
+    def cell(self, cell: Cell) -> None:
+        """Take a verdict; a cell without times has no blocks to come."""
+        if not cell.timed:
+            self.words[cell.key] = cell.verdict
+
+    @property
+    def planned_in_case(self) -> int:
+        """Blocks of the current case."""
+        return self._planned(self.cases[self.index])
+
+    @property
+    def done_in_case(self) -> int:
+        """Blocks of the current case that are done."""
+        return self._in_case
+
+    @property
+    def fraction(self) -> float:
+        """Part of all blocks that is behind us."""
+        before = sum(self._planned(case) for case in self.cases[: self.index])
+        whole = sum(self._planned(case) for case in self.cases)
+        return min(1.0, (before + self._in_case) / whole) if whole else 1.0
+
+    def left(self) -> float | None:
+        """Estimate the seconds that are left; None before there is anything to go by."""
+        ahead = sum(self._planned(case) for case in self.cases[self.index :]) - self._in_case
+        if not self._measured:
+            return None
+        return max(ahead, 0) * (time.monotonic() - self._started) / self._measured
+
+    def times(self, case: Case, phase: str) -> Iterator[tuple[str, float | str]]:
+        """Yield what each contender has in a row: a time, a word, or nothing yet."""
+        for name in self.contenders:
+            key = CellKey(case.key, name, phase)
+            if key in self.words:
+                yield name, self.words[key]
+            elif self._times.get(key):
+                yield name, median(self._times[key])
+
+    def phases(self, case: Case) -> list[str]:
+        """Return the phases in which a case is measured."""
+        return list(self._phases or case.phases)
+
+    def ratios(self) -> Iterator[tuple[str, float, int]]:
+        """Yield each contender's mean ratio to the first, over the cells that both have so far."""
+        for name in self.contenders[1:]:
+            logs = [
+                math.log(median(times) / median(ours))
+                for key, times in self._times.items()
+                if key.framework == name
+                and key not in self.words
+                and (ours := self._times.get(key._replace(framework=self.contenders[0])))
+            ]
+            if logs:
+                yield name, math.exp(math.fsum(logs) / len(logs)), len(logs)
+
+    def _planned(self, case: Case) -> int:
+        cells = [
+            CellKey(case.key, name, phase)
+            for name in self.contenders
+            for phase in self.phases(case)
+        ]
+        return self._visits * sum(cell not in self.words for cell in cells)
+
+
+class Lines(Listener):
+    """A line for each case as it ends: for files and pipes."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._tally: Tally | None = None
+        self._current: Case | None = None
+
+    def started(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
+        """Say what begins."""
+        self._tally = Tally(run, cases, contenders)
+        self._current = None
+        self._say(f"run {run.id}: {len(cases)} cases, {', '.join(contenders)}")
+
+    def case(self, index: int, case: Case) -> None:
+        """Say how the case before went."""
+        assert self._tally is not None
+        self._end()
+        self._tally.begin(index)
+        self._current = case
+
+    def cell(self, cell: Cell) -> None:
+        """Take a verdict."""
+        assert self._tally is not None
+        self._tally.cell(cell)
+
+    def block(self, block: Block) -> None:
+        """Take a block."""
+        assert self._tally is not None
+        self._tally.block(block)
+
+    def finished(self, results: Results) -> None:
+        """Say how it ended."""
+        self._end(ahead=False)
+        self._say(f"run {results.run.id}: {results.run.status}")
+
+    def _end(self, *, ahead: bool = True) -> None:
+        tally, case = self._tally, self._current
+        if tally is None or case is None:
+            return
+        rows = (
+            f"{phase} {text}" for phase in tally.phases(case) if (text := row(tally, case, phase))
+        )
+        left = tally.left() if ahead else None
+        ending = f" ({duration(left)} left)" if left is not None else ""
+        text = "; ".join(rows) or "nothing new"
+        self._say(f"[{tally.index + 1}/{len(tally.cases)}] {case.label}: {text}{ending}")
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+class Display(Listener):
+    """A live display with time left, the current case and the ratios so far."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+        self._tally: Tally | None = None
+        self._run = ""
+        self._doing = "starting workers"
+        self._drawn = 0.0
+
+    def started(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
+        """Begin."""
+        self._tally = Tally(run, cases, contenders)
+        self._run = run.id
+        self._draw()
+
+    def case(self, index: int, case: Case) -> None:
+        """Go on to a case."""
+        assert self._tally is not None
+        self._tally.begin(index)
+        self._doing = "checking"
+        self._draw()
+
+    def cell(self, cell: Cell) -> None:
+        """Show who is being checked."""
+        assert self._tally is not None
+        self._tally.cell(cell)
+        self._doing = f"{cell.framework} {cell.phase} {cell.verdict}"
+        self._draw()
+
+    def block(self, block: Block) -> None:
+        """Show who was measured."""
+        assert self._tally is not None
+        self._tally.block(block)
+        self._doing = f"{block.framework} {block.phase}"
+        self._draw()
+
+    def finished(self, results: Results) -> None:
+        """Make room for the table."""
+        del results
+        self._live.update(Text(), refresh=True)
+
+    def _draw(self) -> None:
+        """Draw anew, between blocks and not too often: the machine is for the measurements."""
+        now = time.monotonic()
+        if now - self._drawn >= PAUSE:
+            self._drawn = now
+            self._live.update(self, refresh=True)
+
+    def __rich__(self) -> Group:
+        """Return the display as it is now."""
+        tally = self._tally
+        if tally is None or not tally.cases:
+            return Group(Text(self._doing))
+        case = tally.cases[tally.index]
+        return Group(
+            _headline(self._run, tally),
+            _pair("now", f"{case.label} · {self._doing}", _count(tally)),
+            _pair("so far", _ratios(tally), ""),
+        )
+
+
+def _headline(run: str, tally: Tally) -> Table:
+    left = tally.left()
+    grid = Table.grid(padding=(0, 2))
+    grid.add_row(
+        Text(run, style="bold"),
+        ProgressBar(total=1.0, completed=tally.fraction, width=30),
+        Text(f"{100 * tally.fraction:3.0f} %"),
+        Text(f"case {tally.index + 1} of {len(tally.cases)}"),
+        Text("" if left is None else f"{duration(left)} left", style="cyan"),
+    )
+    return grid
+
+
+def _pair(name: str, text: str, aside: str) -> Text:
+    return Text.assemble(
+        (f"  {name:<7}", "bright_black"), text, (f"  {aside}", "bright_black"), overflow="ellipsis"
+    )
+
+
+def _count(tally: Tally) -> str:
+    return f"block {tally.done_in_case} of {tally.planned_in_case}"
+
+
+def _ratios(tally: Tally) -> str:
+    found = [f"{name} {compared(value)} (n={count})" for name, value, count in tally.ratios()]
+    if not found:
+        return "no ratios yet"
+    return f"{' · '.join(found)} against {tally.contenders[0]}, geometric mean"
+
+
+def row(tally: Tally, case: Case, phase: str) -> str:
+    """Write what is known about one case and phase: the first time, and ratios to it."""
+    found = dict(tally.times(case, phase))
+    reference = found.get(tally.contenders[0])
+    parts = []
+    for name, value in found.items():
+        if isinstance(value, str):
+            parts.append(f"{name} {value}")
+        elif isinstance(reference, float) and name != tally.contenders[0]:
+            parts.append(f"{name} {seconds(value)} {compared(value / reference)}")
+        else:
+            parts.append(f"{name} {seconds(value)}")
+    return ", ".join(parts)
+
+
+def compared(ratio: float) -> str:
+    """Write a ratio that is not final in words."""
+    return f"{number(ratio)}× slower" if ratio >= 1 else f"{number(1 / ratio)}× faster"
+
+
+def duration(left: float) -> str:
+    """Write a time that is left.
+
+    Example:
+        >>> duration(59.2), duration(3725)
+        ('1:00', '1:02:05')
+
+    """
+    whole = math.ceil(left)
+    minutes, rest = divmod(whole, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+@contextmanager
+def listener() -> Iterator[Listener]:
+    """Give the listener that suits where stderr goes."""
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield Lines(console)
+        return
+    with Live(console=console, refresh_per_second=1, transient=True) as live:
+        yield Display(live)

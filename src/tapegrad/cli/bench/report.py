@@ -1,0 +1,102 @@
+"""`tapegrad bench report`: show a run again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tapegrad.cli.bench.options import ChartOption, StoreOption, check_chart, say
+
+if TYPE_CHECKING:
+    from tapegrad.bench.results import Results
+
+FORMATS = ("term", "md", "json", "csv")
+
+
+def report(
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run's id or the beginning of one, latest, latest~2, SUITE:latest, or a JSON "
+            "file that this command wrote.",
+        ),
+    ] = "latest",
+    *,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="term, md, json or csv. Default: as --output ends, else term."
+        ),
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file.")] = None,
+    store: StoreOption = None,
+    chart: ChartOption = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Add the command that repeats each row.")
+    ] = False,
+) -> None:
+    """Show the results of a run again."""
+    chosen = _format(format, output)
+    check_chart(chart)
+    results = _results(run, store)
+    if chosen == "term" and output is None:
+        from tapegrad.bench.report import render
+
+        render(results, verbose=verbose)
+    else:
+        _write(_text(results, chosen), output)
+    if chart is not None:
+        from tapegrad.bench.report.chart import draw
+
+        draw(results, chart)
+        say(f"Chart: {chart}")
+
+
+def _format(name: str | None, output: Path | None) -> str:
+    from tapegrad.bench.errors import UnknownNameError
+
+    ending = output.suffix.lstrip(".").lower() if output else ""
+    chosen = name or (ending if ending in FORMATS else "term")
+    if chosen not in FORMATS:
+        raise UnknownNameError("format", chosen, FORMATS)
+    return chosen
+
+
+def _results(run: str, url: str | None) -> Results:
+    from tapegrad.bench.report import load
+    from tapegrad.bench.store import open_store
+
+    if run.endswith(".json"):
+        return load(run)
+    with open_store(url) as store:
+        return store.load(store.resolve(run).id)
+
+
+def _text(results: Results, format: str) -> str:
+    from tapegrad.bench import report as formats
+
+    match format:
+        case "md":
+            return formats.markdown(results)
+        case "json":
+            return formats.json_text(results)
+        case "csv":
+            return formats.csv_text(results)
+        case _:
+            return formats.report_text(results)
+
+
+def _write(text: str, output: Path | None) -> None:
+    from tapegrad.bench.errors import BenchError
+
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise BenchError(f"{output} cannot be written: {error.strerror}.") from None
+    say(f"Written: {output}")

@@ -1,0 +1,38 @@
+"""What the command line ends with: one table, shown by --help and in the docs."""
+
+from __future__ import annotations
+
+FINE = 0
+MISSED = 1
+USAGE = 2
+STORE = 3
+NOTHING_MEASURED = 4
+INSTALL = 5
+INTERRUPTED = 130
+
+MEANINGS = {
+    FINE: "fine",
+    MISSED: "a regression, a bar that was missed, or a fault that the audit did not flag",
+    USAGE: "wrong usage: an unknown name or option, a malformed file",
+    STORE: "the store is locked, full, read-only, unreachable or from a newer version",
+    NOTHING_MEASURED: "nothing could be measured",
+    INSTALL: "a framework could not be installed",
+    INTERRUPTED: "interrupted; what was measured is kept",
+}
+
+
+def code_of(error: Exception) -> int:
+    """Return the code for an error of this library."""
+    from tapegrad.bench.store import StoreError, StoreUrlError, UnknownRunError
+
+    if isinstance(error, (StoreUrlError, UnknownRunError)):
+        return USAGE
+    if isinstance(error, StoreError):
+        return STORE
+    return int(getattr(error, "exit_code", USAGE))
+
+
+def explanation() -> str:
+    """Return the table for --help."""
+    lines = (f"  {code:>3}  {meaning}" for code, meaning in MEANINGS.items())
+    return "\n".join(["Exit codes:", *lines])

@@ -1,0 +1,272 @@
+"""Whole runs: real frameworks, the store, interruption and resumption."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapegrad import bench
+from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
+from tapegrad.bench.results import TIMED, UNTIMED, CellKey, Results
+from tapegrad.bench.store import StoreError, open_store
+
+from .test_worker import adapter
+
+#: Enough to run through everything.
+QUICK = {"processes": 2, "rounds": 2, "block": 0.005}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "results.sqlite"
+
+
+def verdicts(results: Results) -> dict[tuple[str, str, str], str]:
+    labels = {key: case.op for key, case in results.case_by_key().items()}
+    return {(labels[c.case], c.framework, c.phase): c.verdict for c in results.cells}
+
+
+def test_operators_are_checked_in_every_framework(store: Path) -> None:
+    """Each operator of the suite, small, forward and backward, in three frameworks."""
+    results = bench.run(
+        "operators",
+        frameworks=["torch", "jax", "numpy"],
+        sizes=["small"],
+        store=store,
+        processes=1,
+        rounds=1,
+        block=0.002,
+    )
+    found = verdicts(results)
+    wrong = {key: verdict for key, verdict in found.items() if verdict not in TIMED}
+    assert set(wrong.values()) <= {"unsupported"}, [c for c in results.cells if not c.timed]
+    assert all(framework == "numpy" and phase == "backward" for _, framework, phase in wrong)
+    assert len({op for op, _, _ in found}) >= 12
+    assert all(verdict == "checked" for key, verdict in found.items() if key not in wrong)
+    for cell in results.cells:
+        assert bool(results.blocks_of(cell.key)) == cell.timed
+    versions = {framework.name: framework.version for framework in results.frameworks}
+    assert versions["torch"].startswith("2.13") and versions["numpy"] == np.__version__
+
+
+def test_neither_engine_nor_framework_enters_the_driver(store: Path) -> None:
+    code = f"""
+        import sys
+        from tapegrad import bench
+        r = bench.run("operators", frameworks=["torch", "jax"], filter=["exp"], sizes=["small"],
+                      store={str(store)!r}, processes=1, rounds=1, block=0.002)
+        print([c.verdict for c in r.cells])
+        print([name for name in sys.modules if name in ("torch", "jax", "tapegrad._core")])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == [str(["checked"] * 4), "[]"]
+
+
+def test_blocks_are_nested_and_interleaved(store: Path) -> None:
+    results = bench.run(
+        "operators", frameworks=["torch", "numpy"], filter=["tanh"], sizes=["small"],
+        store=store, processes=3, rounds=3, block=0.002, phases=["forward"],
+    )  # fmt: skip
+    by_end = sorted(results.blocks, key=lambda block: block.ended)
+    visits = [(block.round, block.process) for block in by_end]
+    assert visits == sorted(visits) and len(set(visits)) == 9
+    orders = {tuple(b.framework for b in by_end if (b.round, b.process) == v) for v in visits}
+    assert orders == {("torch", "numpy"), ("numpy", "torch")}  # in random order
+    assert all(len(block.samples) >= 5 and min(block.samples) > 0 for block in results.blocks)
+
+
+def test_one_witness_is_unconfirmed(store: Path, tmp_path: Path) -> None:
+    """An operator that one framework alone can do has nobody to confirm it."""
+    own = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            operators = {"cube": lambda x: x**3}
+        """,
+    )
+    suite = bench.Suite(
+        "own", "", (bench.Case("operator", "cube", (bench.Array("x", (8,), grad=False),),
+                               phases=("forward",)),),
+    )  # fmt: skip
+    results = bench.run(suite, frameworks=[own], store=store, **QUICK)
+    assert verdicts(results) == {("cube", "own", "forward"): "unconfirmed"}
+
+
+def test_a_failing_cell_costs_nothing_else(store: Path, tmp_path: Path) -> None:
+    own = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                if case.op == "exp": os._exit(1)
+                if case.op == "mul": time.sleep(60)
+                return super().operation(case, function, arrays)
+        """,
+    )
+    results = bench.run(
+        "operators", frameworks=["numpy", own], filter=["add", "exp", "mul", "tanh"],
+        sizes=["small"], phases=["forward"], store=store, timeout=3.0, **QUICK,
+    )  # fmt: skip
+    found = verdicts(results)
+    assert {op: found[op, "own", "forward"] for op in ("add", "mul", "exp", "tanh")} == {
+        "add": "checked", "mul": "timeout", "exp": "crashed", "tanh": "checked",
+    }  # fmt: skip
+    assert all(found[op, "numpy", "forward"] == "checked" for op in ("add", "mul", "exp", "tanh"))
+    assert all(cell.verdict in (*TIMED, *UNTIMED) for cell in results.cells)
+
+
+def test_a_missing_framework_says_how_to_install_it(store: Path, tmp_path: Path) -> None:
+    own = tmp_path / "missing.py"
+    own.write_text('ADAPTERS = {"missing": "M"}\nREQUIRES = ["x"]\nIMPORTS = "no_such_module"\n')
+    results = bench.run(
+        "operators", frameworks=["numpy", str(own)], filter=["exp"], sizes=["small"],
+        phases=["forward"], store=store, **QUICK,
+    )  # fmt: skip
+    cell = next(cell for cell in results.cells if cell.framework == "missing")
+    assert cell.verdict == "not installed" and "frameworks install missing" in cell.reason
+
+
+RUN = """
+    import sys
+    from tapegrad import bench
+    class Printer(bench.Listener):
+        def block(self, block):
+            print(block.case, block.framework, block.phase, block.process, block.round, flush=True)
+    options = dict(frameworks=["numpy", "numpy@2"], filter=["add", "exp", "tanh", "sum"],
+                   sizes=["small"], processes=2, rounds=3, block=0.01, memory=True)
+    resume = sys.argv[2] if len(sys.argv) > 2 else None
+    results = bench.run("operators", store=sys.argv[1], listener=Printer(), resume=resume,
+                        **({} if resume else options))
+    print("done", results.run.status)
+"""
+
+
+def blocks_in(store: Path) -> dict[tuple[CellKey, int, int], tuple[float, ...]]:
+    with open_store(store) as opened:
+        results = opened.load(opened.resolve("latest").id)
+    found = [((b.key, b.process, b.round), tuple(b.samples)) for b in results.blocks]
+    assert len(found) == len(dict(found))
+    return dict(found)
+
+
+def test_killed_at_random_moments_and_resumed(store: Path) -> None:
+    """Nothing that was stored is lost or measured again, and in the end all is there."""
+    rng = random.Random()
+    command = [sys.executable, "-c", textwrap.dedent(RUN), str(store)]
+    known: dict[tuple[CellKey, int, int], tuple[float, ...]] = {}
+    for attempt in range(4):
+        process = subprocess.Popen(
+            command + (["latest"] if attempt else []), stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        for _ in range(rng.randrange(1, 12)):  # some blocks, then the end without warning
+            line = process.stdout.readline()
+        time.sleep(rng.uniform(0, 0.05))
+        process.send_signal(signal.SIGKILL)
+        printed = [line, *process.stdout.readlines()]
+        process.wait()
+        process.stdout.close()
+        found = blocks_in(store)
+        assert known.items() <= found.items()
+        if line and not line.startswith("done"):
+            case, framework, phase, number, turn = line.split()
+            assert (CellKey(case, framework, phase), int(number), int(turn)) in found, printed
+        known = found
+    done = subprocess.run([*command, "latest"], capture_output=True, text=True, check=True)
+    assert "done finished" in done.stdout
+    final = blocks_in(store)
+    assert known.items() <= final.items()
+    assert len(final) == 4 * 2 * 2 * 3  # cases x contenders x processes x rounds
+    with open_store(store) as opened:
+        results = opened.load(opened.resolve("latest").id)
+    assert len(results.memory) == 4 * 2 and results.run.status == "finished"
+
+
+def test_an_interrupt_keeps_what_is_measured(store: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(RUN), str(store)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    first = [process.stdout.readline() for _ in range(3)]
+    os.kill(process.pid, signal.SIGINT)
+    rest, _ = process.communicate(timeout=30)
+    assert rest.strip().endswith("done interrupted")
+    assert len(blocks_in(store)) == len(first) + len(rest.splitlines()) - 1
+
+
+def test_a_resumed_run_keeps_its_options(store: Path) -> None:
+    first = bench.run(
+        "operators", frameworks=["numpy"], filter=["exp"], sizes=["small"], store=store, **QUICK
+    )
+    again = bench.run("operators", store=store, resume="latest")
+    assert again.run.id == first.run.id and len(again.blocks) == len(first.blocks)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"frameworks": ["troch"]}, "Did you mean torch"),
+        ({"frameworks": ["torch@0"]}, "thread count '0'"),
+        ({"sizes": ["smal"]}, "Did you mean small"),
+        ({"phases": ["backwards"]}, "Did you mean backward"),
+        ({"dtype": "float23"}, "Did you mean float32"),
+        ({"device": "cuda0"}, "Did you mean cuda"),
+        ({"filter": ["sofmax"]}, "Did you mean softmax"),
+        ({"threads": 0}, "threads must be"),
+        ({"processes": 0}, "processes must be"),
+        ({"rounds": -1}, "rounds must be"),
+        ({"block": 0.0}, "block"),
+        ({"resume": "nothing"}, "nothing"),
+        ({"resume": "latest"}, "latest"),
+    ],
+)
+def test_wrong_options_are_refused(store: Path, options: dict[str, object], message: str) -> None:
+    with pytest.raises((BenchError, StoreError), match=message):
+        bench.run("operators", store=store, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SUITE = 3", "does not define SUITE"),
+        ("1 +", "SyntaxError"),
+        ("import no_such_module", "no_such_module"),
+    ],
+)
+def test_malformed_suites_are_refused(store: Path, tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    with pytest.raises(MalformedFileError, match=message):
+        bench.run(str(file), store=store)
+    with pytest.raises(MalformedFileError, match="no suite file"):
+        bench.run(str(tmp_path / "none.py"), store=store)
+    with pytest.raises(UnknownNameError, match="Did you mean operators"):
+        bench.run("operator", store=store)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("x = 1", "ADAPTERS"), ("1 +", "not Python"), ("ADAPTERS = {}", "ADAPTERS")],
+)
+def test_malformed_adapters_are_refused(
+    store: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(text)
+    with pytest.raises(MalformedFileError, match=message):
+        bench.run("operators", frameworks=[str(file)], store=store)
+
+
+def test_errors_are_errors_of_the_bench() -> None:
+    assert issubclass(UnknownNameError, BenchError) and issubclass(MalformedFileError, BenchError)

@@ -1,0 +1,123 @@
+"""`bench.measure`: a user's own functions."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tapegrad as tg
+from tapegrad import bench
+
+Floats = NDArray[np.float64]
+
+X = np.random.default_rng(0).standard_normal((16, 16))
+
+
+def spin(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass
+
+
+def fast(x: Floats) -> Floats:
+    spin(2e-4)
+    return np.tanh(x)
+
+
+def slow(x: Floats) -> Floats:
+    spin(4e-4)
+    return 1 - 2 / (np.exp(2 * x) + 1)
+
+
+def test_a_ratio_with_its_interval(tmp_path: Path) -> None:
+    result = bench.measure({"mine": fast, "theirs": slow}, X, rounds=5)
+    ratio = result.ratio("theirs", "mine")
+    assert ratio.low is not None and ratio.high is not None
+    assert 1.7 < ratio.low <= ratio.value <= ratio.high < 2.2 and ratio.verdict == "slower"
+    assert result.verdict("mine") == result.verdict("theirs") == "checked"
+    assert result.time("mine") == pytest.approx(2.1e-4, rel=0.2)
+    table = str(result)
+    assert "mine" in table and "theirs" in table
+    result.save(tmp_path / "x.json")
+    saved = json.loads((tmp_path / "x.json").read_text())
+    assert len(saved["blocks"]) == 10 and saved["blocks"][0]["samples"]
+
+
+def test_functions_that_differ_get_no_time() -> None:
+    result = bench.measure({"mine": fast, "theirs": lambda x: np.tanh(x) * 1.001}, X, rounds=2)
+    assert result.verdict("mine") == result.verdict("theirs") == "wrong"
+    with pytest.raises(bench.BenchError, match="disagree"):
+        result.ratio("theirs", "mine")
+    assert "wrong" in str(result)
+
+
+def test_a_function_that_ignores_its_input_gets_no_time() -> None:
+    result = bench.measure({"a": lambda x: np.arange(3.0), "b": lambda x: np.arange(3.0)}, X)
+    assert result.verdict("a") == "mistrusted"
+
+
+def test_gradients_of_functions_that_return_them() -> None:
+    ours = tg.value_and_grad(lambda x: tg.sum(tg.exp(x) * x))
+
+    def theirs(x: Floats) -> tuple[Floats, Floats]:
+        return np.sum(np.exp(x) * x), np.exp(x) * (1 + x)
+
+    result = bench.measure({"ours": ours, "theirs": theirs}, X[0], backward=True, rounds=2)
+    assert result.verdict("ours", "step") == "checked"
+    assert result.verdict("ours", "backward") == "joint"
+    assert result.ratio("theirs", "ours").value > 0
+
+
+def test_a_wrong_gradient_is_seen() -> None:
+    def right(x: Floats) -> tuple[Floats, Floats]:
+        return np.sum(x**2), 2 * x
+
+    def wrong(x: Floats) -> tuple[Floats, Floats]:
+        return np.sum(x**2), 2.01 * x
+
+    result = bench.measure({"right": right, "wrong": wrong}, X[0], backward=True, rounds=2)
+    assert result.verdict("wrong", "step") == "wrong"
+
+
+def test_one_function_alone_is_unconfirmed() -> None:
+    assert bench.measure({"mine": fast}, X, rounds=2).verdict("mine") == "unconfirmed"
+
+
+def test_several_inputs_by_name_or_in_order() -> None:
+    for inputs in ([X, X + 1], {"a": X, "b": X + 1}):
+        result = bench.measure(
+            {"f": lambda a, b: a @ b, "g": lambda a, b: np.einsum("ij,jk->ik", a, b)},
+            inputs,
+            rounds=2,
+        )
+        assert result.verdict("g") == "checked"
+
+
+def test_a_function_that_raises_is_failed() -> None:
+    def broken(x: Floats) -> Floats:
+        raise ValueError("no")
+
+    result = bench.measure({"mine": fast, "broken": broken}, X, rounds=2)
+    assert result.verdict("broken") == "failed" and result.verdict("mine") == "unconfirmed"
+
+
+@pytest.mark.parametrize(
+    ("contenders", "inputs", "message"),
+    [({}, X, "at least one function"), ({"f": fast}, np.arange(3), "float32 or float64")],
+)
+def test_wrong_use(contenders: dict[str, object], inputs: object, message: str) -> None:
+    with pytest.raises(bench.BenchError, match=message):
+        bench.measure(contenders, inputs)  # type: ignore[arg-type]
+
+
+def test_unknown_names_are_met_with_the_known_ones() -> None:
+    result = bench.measure({"mine": fast}, X, rounds=2)
+    with pytest.raises(bench.BenchError, match="mine"):
+        result.time("mime")
+    with pytest.raises(bench.BenchError, match="framework"):
+        bench.measure({"mine": bench.Function(fast, "tourch")}, X)

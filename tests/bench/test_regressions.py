@@ -1,0 +1,234 @@
+"""An operator that got slower is named, also when the network did not; and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tapegrad.bench.errors import BenchError
+from tapegrad.bench.regressions import Nightly, compare, nightly
+from tapegrad.bench.regressions.nights import _earlier
+from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
+from tapegrad.bench.store import Store, open_store
+from tapegrad.bench.suite import Suite
+from tapegrad.worker.case import Array, Case
+
+HERE = Machine("f0", "laptop", {"governor": "performance", "load": 1.0})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(tmp_path / "results.sqlite") as opened:
+        yield opened
+
+
+# Scenario 1 of the seed: convolution is 10 % faster, softmax 30 % slower, the network as before.
+
+#: A framework whose operators take as long as its version says.
+PACED = """
+import json
+import time
+from pathlib import Path
+
+from tapegrad.worker.adapters.numpy import Numpy
+
+ADAPTERS = {"paced": "Paced"}
+SECONDS = json.loads(Path(__file__).with_suffix(".json").read_text())
+
+
+def paced(op):
+    function = Numpy.operators[op]
+
+    def call(*inputs, **attrs):
+        until = time.perf_counter() + SECONDS[op]
+        result = function(*inputs, **attrs)
+        while time.perf_counter() < until:
+            pass
+        return result
+
+    return call
+
+
+conv2d, softmax = paced("conv2d"), paced("softmax")
+
+
+def network(x, weight, bias):
+    return softmax(conv2d(x, weight, bias, stride=1, padding=1), dim=1)
+
+
+class Paced(Numpy):
+    operators = {"conv2d": conv2d, "softmax": softmax, "network": network}
+"""
+OLD = {"conv2d": 0.9e-3, "softmax": 0.3e-3}
+NEW = {"conv2d": 0.9 * 0.9e-3, "softmax": 1.3 * 0.3e-3}
+
+
+def _array(name: str, *shape: int) -> Array:
+    return Array(name, shape, grad=False)
+
+
+IMAGE = _array("x", 1, 3, 8, 8), _array("weight", 4, 3, 3, 3), _array("bias", 4)
+FORWARD: Any = {"phases": ("forward",), "reduction": 27}
+NETWORK = Suite(
+    "network",
+    "a network and its operators",
+    (
+        Case("operator", "conv2d", IMAGE, {"stride": 1, "padding": 1}, **FORWARD),
+        Case("operator", "softmax", (_array("x", 16, 64),), {"dim": -1}, **FORWARD),
+        Case("model", "network", IMAGE, **FORWARD),
+    ),
+)
+
+
+def _night(store: Store, folder: Path, version: dict[str, float]) -> Nightly:
+    file = folder / "paced.py"
+    file.write_text(PACED)
+    file.with_suffix(".json").write_text(json.dumps(version))
+    return nightly(store, NETWORK, frameworks=[str(file)], processes=4, rounds=4, block=0.01)
+
+
+def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
+    store: Store, tmp_path: Path
+) -> None:
+    first = _night(store, tmp_path, OLD)
+    assert first.first
+    assert "baseline" in str(first)
+    assert first.exit_code == 0
+
+    unchanged = _night(store, tmp_path, OLD)
+    assert not unchanged.regressions
+    assert unchanged.exit_code == 0
+
+    changed = _night(store, tmp_path, NEW)
+    assert [series.op for series in changed.regressions] == ["softmax"]
+    assert [series.op for series in changed.improvements] == ["conv2d"]
+    assert changed.comparison is not None
+    total = next(series for series in changed.comparison.series if series.level == "model")
+    assert total.verdict in {"same", "undecided"}
+    assert changed.exit_code == 1
+    assert "softmax" in str(changed)
+
+    again = store.runs(suite="network-again")
+    assert {case["op"] for run in again for case in store.load(run.id).cases} >= set(NEW)
+    found = compare(store, first.run, changed.run)
+    assert [series.op for series in found.regressions] == ["softmax"]
+
+
+# What is decided on given numbers
+
+CASES = [Case("operator", f"op{number}", (_array("x", 4),)) for number in range(20)]
+
+
+def _enter(
+    store: Store,
+    name: str,
+    factors: dict[str, float] | None = None,
+    *,
+    machine: Machine = HERE,
+    status: str = "finished",
+    version: str = "1",
+    verdicts: dict[str, str] | None = None,
+    started: float = 0.0,
+    slowness: float = 1.0,
+    **options: Any,
+) -> None:
+    """Enter a run in which each operator takes a factor of a millisecond."""
+    run = Run(name, "suite", started, machine, {"device": "cpu", "threads": 1, **options})
+    store.begin(run, [Framework("numpy", version, version)], CASES)
+    rng = np.random.default_rng(sum(name.encode()))
+    for case in CASES:
+        verdict = (verdicts or {}).get(case.op, "checked")
+        store.add_cell(name, Cell(case.key, "numpy", "forward", verdict))
+        if verdict == "checked":
+            centre = 1e-3 * (factors or {}).get(case.op, 1.0)
+            for block in _blocks(case, centre, slowness, rng):
+                store.add_block(name, block)
+    store.finish(name, status, started + 1)
+
+
+def _blocks(
+    case: Case, centre: float, slowness: float, rng: np.random.Generator
+) -> Iterator[Block]:
+    for process in range(4):
+        for number in range(4):
+            samples = (slowness * centre * np.exp(rng.normal(0, 0.01, 5))).tolist()
+            controls = {"copy": slowness * 1e-4 * float(np.exp(rng.normal(0, 0.005)))}
+            yield Block(case.key, "numpy", "forward", process, number, samples, controls=controls)
+
+
+def test_of_many_series_those_that_changed_are_called(store: Store) -> None:
+    _enter(store, "a")
+    _enter(store, "b", {"op3": 1.2, "op7": 0.8})
+    found = compare(store, "a", "b")
+    assert [series.op for series in found.of("regressed")] == ["op3"]
+    assert [series.op for series in found.of("improved")] == ["op7"]
+    assert len(found.of("same")) >= 15
+    regressed = found.regressions[0]
+    assert regressed.ratio is not None
+    assert regressed.ratio.value == pytest.approx(1.2, rel=0.03)
+    assert "op3" in str(found)
+
+
+def test_a_slow_machine_is_no_regression(store: Store) -> None:
+    _enter(store, "a")
+    _enter(store, "b", slowness=1.1)
+    found = compare(store, "a", "b")
+    assert not found.regressions
+    machine = [series.ratio.machine for series in found.series if series.ratio]
+    assert machine == pytest.approx([1.1] * len(CASES), rel=0.02)
+
+
+def test_a_cell_that_lost_its_time_is_broken_and_one_that_gained_it_repaired(store: Store) -> None:
+    _enter(store, "a", verdicts={"op1": "failed"})
+    _enter(store, "b", verdicts={"op2": "wrong"})
+    found = compare(store, "a", "b")
+    assert [series.op for series in found.of("broken")] == ["op2"]
+    assert [series.op for series in found.of("repaired")] == ["op1"]
+    assert [series.op for series in found.regressions] == ["op2"]
+
+
+def test_runs_of_two_machines_are_compared_on_purpose_only(store: Store) -> None:
+    _enter(store, "a")
+    _enter(store, "b", machine=Machine("f1", "server"))
+    with pytest.raises(BenchError, match="laptop, the other on server"):
+        compare(store, "a", "b")
+    found = compare(store, "a", "b", across=True)
+    assert found.across
+    assert "across machines" in str(found)
+
+
+def test_runs_on_two_devices_are_compared_on_purpose_only(store: Store) -> None:
+    _enter(store, "a")
+    _enter(store, "b", device="cuda")
+    with pytest.raises(BenchError, match="cpu, the other on cuda"):
+        compare(store, "a", "b")
+
+
+def test_what_else_differed_is_told(store: Store) -> None:
+    powersave = Machine("f0", "laptop", {"governor": "powersave", "load": 7.0})
+    _enter(store, "a")
+    _enter(store, "b", machine=powersave, version="2", threads=2)
+    told = {each.what: (each.before, each.after) for each in compare(store, "a", "b").differences}
+    assert told == {
+        "machine: governor": ("performance", "powersave"),
+        "option threads": (1, 2),
+        "numpy: version": ("1", "2"),
+        "numpy: environment": ("1", "2"),
+    }
+
+
+def test_only_finished_nights_under_the_same_conditions_are_a_baseline(store: Store) -> None:
+    _enter(store, "good1", started=1)
+    _enter(store, "broken off", started=2, status="interrupted")
+    _enter(store, "more threads", started=3, threads=2)
+    _enter(store, "elsewhere", started=4, machine=Machine("f1", "server"))
+    _enter(store, "good2", started=5)
+    _enter(store, "tonight", started=6)
+    tonight = store.resolve("tonight")
+    assert [run.id for run in _earlier(store, tonight, 5)] == ["good1", "good2"]
+    assert [run.id for run in _earlier(store, tonight, 1)] == ["good2"]

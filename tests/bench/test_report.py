@@ -1,0 +1,377 @@
+"""Reports on results that are made up: what each cell may say, and that every format says it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import shlex
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tapegrad.bench.errors import BenchError, MalformedFileError
+from tapegrad.bench.report import (
+    csv_text,
+    json_text,
+    load,
+    markdown,
+    render,
+    report_on,
+    report_text,
+    save,
+    table_text,
+)
+from tapegrad.bench.report.chart import draw, spread_out
+from tapegrad.bench.report.command import DEFAULTS, command_for
+from tapegrad.bench.report.figures import EVALUATIONS, Figure
+from tapegrad.bench.report.page import page_of
+from tapegrad.bench.report.text import number, seconds, size, spread
+from tapegrad.bench.results import (
+    TIMED,
+    UNTIMED,
+    Block,
+    Cell,
+    Framework,
+    Machine,
+    Memory,
+    Results,
+    Run,
+)
+from tapegrad.bench.run import Options, select
+from tapegrad.bench.suite import Suite
+from tapegrad.worker.case import Array, Case
+
+ADD = Case("operator", "add", (Array("x", (4, 4)), Array("y", (4, 4))))
+EXP = Case("operator", "exp", (Array("x", (4, 4)),), {"mode": "a,b [c]"})
+
+
+Findings = list[tuple[Case, str, str, str | float]]
+
+
+def graph(ops: int, family: str = "chain") -> Case:
+    return Case(
+        "graph",
+        "graph",
+        (Array("x", (8, 100)),),
+        {"family": family, "ops": ops, "target": "sum"},
+        dtype="float64",
+        phases=("build", "compile", "step"),
+    )
+
+
+def blocks(case: Case, framework: str, phase: str, time: float, units: int = 1) -> list[Block]:
+    """Two processes, three rounds, a little noise."""
+    return [
+        Block(case.key, framework, phase, p, r, [time * (1 + 0.01 * ((p + r) % 3))] * 5, 10, units)
+        for p in range(2)
+        for r in range(3)
+    ]
+
+
+def results_of(cases: list[Case], found: Findings, **fields: object) -> Results:
+    """Make results: a time gives a checked cell with blocks, a word a cell without."""
+    cells, times = [], []
+    for case, framework, phase, what in found:
+        if isinstance(what, str):
+            cells.append(Cell(case.key, framework, phase, what, f"because of {framework}"))
+        else:
+            cells.append(Cell(case.key, framework, phase, "checked"))
+            times += blocks(case, framework, phase, what)
+    names = dict.fromkeys(cell.framework for cell in cells)
+    options = msgspec.to_builtins(Options("operators", frameworks=list(names)))
+    run = Run("operators-1", "operators", 1.7e9, Machine("f", "laptop"), options, status="finished")
+    made = Results(
+        run,
+        [Framework(name, "1.0", "e") for name in names],
+        [case.as_dict() for case in cases],
+        cells,
+        times,
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+@pytest.fixture
+def plain() -> Results:
+    return results_of(
+        [ADD, EXP],
+        [
+            (ADD, "torch", "forward", 1e-6),
+            (ADD, "jax", "forward", 2e-6),
+            (ADD, "numpy", "forward", 0.5e-6),
+            (ADD, "torch", "backward", 3e-6),
+            (ADD, "jax", "backward", "wrong"),
+            (ADD, "numpy", "backward", "unsupported"),
+            (EXP, "torch", "forward", 1e-6),
+            (EXP, "jax", "forward", 8e-6),
+            (EXP, "numpy", "forward", "oom"),
+        ],
+    )
+
+
+@pytest.fixture
+def graphs() -> Results:
+    found: Findings = []
+    for ops in (1_000, 10_000):
+        case = graph(ops)
+        for phase, time in (("build", 1e-3), ("compile", 1e-2), ("step", 1e-6)):
+            found.append((case, "c", phase, time))
+            found.append((case, "torch", phase, 100 * time if phase == "step" else "unsupported"))
+            found.append((case, "numba", phase, "crashed"))
+    return results_of([graph(1_000), graph(10_000)], found)
+
+
+def figure(results: Results, case: Case, framework: str, phase: str) -> Figure:
+    found = {
+        (row.case, each.framework, row.phase): each
+        for section in report_on(results).sections
+        for row in section.rows
+        for each in row.figures
+    }
+    return found[case.key, framework, phase]
+
+
+def test_every_cell_has_a_time_or_a_word_and_never_both(plain: Results) -> None:
+    for _, _, each in report_on(plain).figures():
+        assert (each.time is not None) == (each.verdict in TIMED)
+    for table in page_of(report_on(plain)).tables:
+        assert all(entry.text.strip() for line in table.lines for entry in line.entries)
+
+
+@pytest.mark.parametrize("word", sorted({*UNTIMED} - {"unsupported"}))
+def test_a_cell_without_times_shows_its_word_and_no_ratio_even_if_blocks_exist(word: str) -> None:
+    results = results_of([ADD], [(ADD, "torch", "forward", 1e-6), (ADD, "jax", "forward", word)])
+    results.blocks += blocks(ADD, "jax", "forward", 2e-6)
+    found = figure(results, ADD, "jax", "forward")
+    assert (found.time, found.ratio, found.verdict) == (None, None, word)
+    assert word in table_text(results)
+    assert "slower" not in table_text(results)
+
+
+def test_no_ratio_where_the_reference_has_no_time() -> None:
+    results = results_of([ADD], [(ADD, "torch", "forward", "wrong"), (ADD, "jax", "forward", 1e-6)])
+    assert figure(results, ADD, "jax", "forward").ratio is None
+    assert "no ratio" in table_text(results)
+
+
+def test_ratios_are_against_the_first_framework(plain: Results) -> None:
+    ratio = figure(plain, ADD, "jax", "forward").ratio
+    assert ratio is not None
+    assert ratio.value == pytest.approx(2.0)
+    assert ratio.verdict == "slower"
+    text = table_text(plain)
+    assert "2.00× slower" in text
+    assert "2.00× faster" in text
+    assert "jax against torch" in text
+
+
+def test_unconfirmed_times_are_marked(plain: Results) -> None:
+    cells = [
+        msgspec.structs.replace(c, verdict="unconfirmed") if c.timed else c for c in plain.cells
+    ]
+    text = report_text(msgspec.structs.replace(plain, cells=cells))
+    assert text.count("†") > 4
+    assert "only one witness" in text
+
+
+def test_the_geometric_mean_is_of_the_cases_that_both_have(plain: Results) -> None:
+    (section,) = report_on(plain).sections
+    means = {(mean.framework, mean.phase): mean for mean in section.means}
+    assert means["jax", "forward"].value == pytest.approx(4.0)
+    assert means["jax", "forward"].cases == 2
+    assert means["numpy", "forward"].cases == 1
+    assert ("jax", "backward") not in means
+
+
+def test_reasons_are_below_the_table(plain: Results) -> None:
+    text = report_text(plain)
+    assert "jax wrong (backward of add 4x4 4x4): because of jax" in text
+    assert "numpy oom (forward of exp" in text
+
+
+def test_a_framework_that_supports_nothing_is_named_and_has_no_column(plain: Results) -> None:
+    plain.cells += [
+        Cell(ADD.key, "rust", phase, "unsupported") for phase in ("forward", "backward")
+    ]
+    (section,) = report_on(plain).sections
+    assert section.contenders == ["torch", "jax", "numpy"]
+    assert "none of these cases is supported by rust" in report_text(plain)
+
+
+def test_what_an_interrupted_run_has_not_reached_says_so(plain: Results) -> None:
+    plain.cells = [c for c in plain.cells if (c.case, c.framework) != (EXP.key, "numpy")]
+    plain.blocks = [b for b in plain.blocks if (b.case, b.framework) != (EXP.key, "jax")]
+    assert figure(plain, EXP, "numpy", "forward").verdict == "not measured"
+    assert figure(plain, EXP, "jax", "forward").verdict == "not measured"
+
+
+def test_memory_has_a_table_with_not_available_where_nothing_is_known(plain: Results) -> None:
+    plain.memory = [
+        Memory(ADD.key, "torch", "forward", None, 3 << 20, 1536),
+        Memory(ADD.key, "jax", "forward", 2 << 10, None, 1536),
+    ]
+    text = table_text(plain)
+    assert "Memory" in text
+    for words in ("1.50 KiB", "3.00 MiB", "2.00 KiB", "n/a"):
+        assert words in text
+
+
+def test_totals_of_graphs_are_build_and_compile_and_all_evaluations(graphs: Results) -> None:
+    first = report_on(graphs).graphs[0]
+    rows = {row.framework: row for row in first.rows}
+    total = rows["c"].total.time
+    run = rows["c"].run.time
+    assert total is not None
+    assert run is not None
+    assert total.time == pytest.approx(0.011 + EVALUATIONS * run.time, rel=0.02)
+    assert rows["c"].evaluations == 6 * 5 * 10
+    assert rows["torch"].build.verdict == "none"
+    assert rows["torch"].total.ratio is not None
+    assert rows["torch"].total.ratio.value > 40
+    assert rows["numba"].total.verdict == "crashed"
+
+
+def test_a_long_compilation_measured_once_counts_in_every_total(graphs: Results) -> None:
+    once = [b for b in graphs.blocks if b.phase != "compile" or (b.process, b.round) == (0, 0)]
+    total = report_on(msgspec.structs.replace(graphs, blocks=once)).graphs[0].rows[0].total
+    assert total.time is not None
+    assert total.time.blocks == 6
+    assert total.time.time == pytest.approx(0.0211, rel=0.03)
+
+
+def test_published_figures_are_beside_the_article_s_graph_only(graphs: Results) -> None:
+    small, large = page_of(report_on(graphs)).tables
+    assert all("published" not in column.title for column in small.columns)
+    assert large.columns[-1].title == "published (M1, 2023)"
+    assert [line.entries[-1].text for line in large.lines] == ["990 ms", "1,130 s est.", "41.0 s"]
+    assert "computed" in report_text(graphs)
+
+
+def test_the_command_of_a_row_selects_exactly_that_case() -> None:
+    suite = Suite("operators", "", (ADD, EXP, replace(EXP, attrs={"mode": "a,b c"})))
+    options = msgspec.to_builtins(Options("operators", rounds=5, memory=True))
+    run = Run("r", "operators", 0.0, Machine("f", "laptop"), options)
+    words = shlex.split(command_for(run, EXP.label, "forward"))
+    assert words[:4] == ["tapegrad", "bench", "run", "operators"]
+    pattern = words[words.index("--filter") + 1]
+    assert "," not in pattern
+    assert select(suite, Options("operators", filter=[pattern])) == [EXP]
+    assert words[words.index("--rounds") + 1] == "5"
+    assert words[-1] == "--memory"
+
+
+def test_commands_leave_out_what_is_the_default() -> None:
+    defaults = msgspec.to_builtins(Options("operators"))
+    assert {name: defaults[name] for name in DEFAULTS} == DEFAULTS
+
+
+def test_markdown_has_a_cell_for_every_column_and_a_command_for_every_row(plain: Results) -> None:
+    tables = [line for line in markdown(plain).splitlines() if line.startswith("|")]
+    widths = {line.replace("\\|", "").count("|") for line in tables}
+    assert len(widths) == 1
+    assert sum("`tapegrad bench run operators" in line for line in tables) == 3
+    assert not any(cell.strip() == "" for line in tables for cell in line.strip("|").split("|"))
+
+
+def test_json_holds_figures_and_everything_raw(plain: Results, tmp_path: Path) -> None:
+    document = json.loads(json_text(plain))
+    rows = document["report"]["sections"][0]["rows"]
+    jax = rows[0]["figures"][1]
+    assert jax["time"]["samples"] == 30
+    assert jax["ratio"]["verdict"] == "slower"
+    assert rows[0]["command"].startswith("tapegrad bench run")
+    assert len(document["results"]["blocks"]) == len(plain.blocks)
+    save(plain, tmp_path / "x.json")
+    assert msgspec.json.encode(load(tmp_path / "x.json")) == msgspec.json.encode(plain)
+
+
+def test_load_reads_bare_results_and_refuses_the_rest(plain: Results, tmp_path: Path) -> None:
+    (tmp_path / "bare.json").write_bytes(msgspec.json.encode(plain))
+    assert load(tmp_path / "bare.json").blocks == plain.blocks
+    (tmp_path / "other.json").write_text("{}")
+    for name, words in (("other.json", "does not hold results"), ("none.json", "cannot be read")):
+        with pytest.raises(MalformedFileError, match=words):
+            load(tmp_path / name)
+
+
+def test_csv_has_a_line_for_every_figure(plain: Results, graphs: Results) -> None:
+    lines = list(csv.DictReader(io.StringIO(csv_text(plain))))
+    assert len(lines) == 9
+    timed = [line for line in lines if line["time"]]
+    assert {line["verdict"] for line in timed} == {"checked"}
+    assert all(line["ratio_value"] for line in timed if line["framework"] != "torch")
+    assert all(line["command"] for line in lines)
+    totals = [
+        line for line in csv.DictReader(io.StringIO(csv_text(graphs))) if "total" in line["phase"]
+    ]
+    assert len(totals) == 6
+
+
+def test_functions_of_a_user_have_a_table_without_commands(plain: Results) -> None:
+    run = msgspec.structs.replace(plain.run, suite="measure", options={})
+    own = msgspec.structs.replace(plain, run=run)
+    assert "tapegrad bench" not in report_text(own)
+    assert "command" not in markdown(own)
+    assert len(table_text(own).splitlines()) > 5
+
+
+def test_render_writes_no_colours_into_a_file(
+    plain: Results, capsys: pytest.CaptureFixture[str]
+) -> None:
+    render(plain)
+    out = capsys.readouterr().out
+    assert out == report_text(plain)
+    assert "\x1b" not in out
+
+
+def test_an_empty_run_has_a_report_and_no_chart(tmp_path: Path) -> None:
+    empty = results_of([ADD], [])
+    assert "Nothing was timed" in report_text(empty)
+    assert json.loads(json_text(empty))["report"]["sections"] == []
+    with pytest.raises(BenchError, match="no times"):
+        draw(empty, tmp_path / "x.png")
+
+
+@pytest.mark.parametrize("kind", ["plain", "graphs", "one size"])
+def test_charts_are_pictures(kind: str, plain: Results, graphs: Results, tmp_path: Path) -> None:
+    results = plain if kind == "plain" else graphs
+    if kind == "one size":
+        keep = graph(1_000).key
+        results.cells = [cell for cell in results.cells if cell.case == keep]
+    draw(results, tmp_path / "x.png")
+    content = (tmp_path / "x.png").read_bytes()
+    assert content.startswith(b"\x89PNG")
+    assert len(content) > 10_000
+
+
+def test_labels_keep_their_order_and_their_distance() -> None:
+    places = spread_out([0.0, 0.0, 0.0, 0.05, 0.9], 0.1)
+    assert all(b - a >= 0.1 - 1e-12 for a, b in pairwise(places))
+    assert places[-1] == 0.9
+    assert math.isclose(sum(places[:4]) / 4, 0.0125)
+
+
+def test_numbers_have_three_digits() -> None:
+    assert [number(v) for v in (0.0, 0.999, 9.999, 123.4, 12345.0)] == [
+        "0",
+        "0.999",
+        "10.0",
+        "123",
+        "12,345",
+    ]
+    assert [seconds(v) for v in (3e-10, 9.9999e-7, 0.5, 61.0)] == [
+        "0.300 ns",
+        "1.00 µs",
+        "500 ms",
+        "61.0 s",
+    ]
+    assert [size(v) for v in (None, 12, 1 << 30)] == ["n/a", "12 B", "1.00 GiB"]
+    assert [spread(1.0, None, None), spread(2.0, 1.0, 4.0), spread(1.0, 0.998, 1.002)] == [
+        "±?",
+        "±100%",
+        "±0.2%",
+    ]

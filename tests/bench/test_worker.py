@@ -1,0 +1,259 @@
+"""Workers: real processes, real frameworks, and everything that can go wrong with them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.frameworks import find
+from tapegrad.bench.process import WorkerProcess
+from tapegrad.worker.case import Array, Case
+
+from .conftest import Start
+
+Save = Callable[..., dict[str, str]]
+
+TANH = Case("operator", "tanh", (Array("x", (4, 5)),))
+
+
+def adapter(folder: Path, body: str) -> str:
+    """Write an adapter file that is NumPy's with changes, and return its path."""
+    file = folder / "own.py"
+    head = """
+        import os, signal, sys, time
+        import numpy as np
+        from tapegrad.worker.adapter import Phase, Unsupported, Work
+        from tapegrad.worker.adapters.numpy import Numpy
+        ADAPTERS = {"own": "Own"}
+        IMPORTS = "numpy"
+    """
+    file.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+    return str(file)
+
+
+def prepare(worker: WorkerProcess, case: Case, paths: dict[str, str]) -> dict[str, object]:
+    return worker.ask("prepare", case=case.as_dict(), arrays=paths)
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_forward_is_right(start: Start, save: Save, tmp_path: Path, name: str) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float32)
+    worker = start(name)
+    offer = prepare(worker, TANH, save(x=x))
+    assert "forward" in offer["phases"]  # type: ignore[operator]
+    answer = worker.ask("check", phase="forward", folder=str(tmp_path / "out"))
+    np.testing.assert_allclose(np.load(answer["arrays"]["output0"]), np.tanh(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+@pytest.mark.parametrize("phase", ["backward", "step"])
+def test_backward_takes_the_given_cotangent(
+    start: Start, save: Save, tmp_path: Path, name: str, phase: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, cotangent = rng.standard_normal((2, 4, 5)).astype(np.float32)
+    worker = start(name)
+    prepare(worker, TANH, save(x=x))
+    worker.ask("feed", arrays=save(x=x), cotangents=list(save(cotangent=cotangent).values()))
+    for _ in range(3):  # residuals are kept, nothing accumulates
+        answer = worker.ask("check", phase=phase, folder=str(tmp_path / "out"))
+        found = np.load(answer["arrays"]["grad:x"])
+        np.testing.assert_allclose(found, cotangent * (1 - np.tanh(x) ** 2), rtol=1e-4, atol=1e-6)
+
+
+def test_feeding_changes_what_every_phase_sees(start: Start, save: Save, tmp_path: Path) -> None:
+    worker = start("torch")
+    ones = np.ones((4, 5), np.float32)
+    prepare(worker, TANH, save(x=ones))
+    for factor in (0.5, 2.0):
+        worker.ask("feed", arrays=save(x=factor * ones), cotangents=list(save(c=ones).values()))
+        answer = worker.ask("check", phase="backward", folder=str(tmp_path / "out"))
+        expected = 1 - np.tanh(factor) ** 2
+        np.testing.assert_allclose(np.load(answer["arrays"]["grad:x"]), expected, rtol=1e-4)
+
+
+def test_a_block_has_samples_of_a_known_cost(start: Start, save: Save, tmp_path: Path) -> None:
+    """A call that spins for 300 µs is found to take 300 µs."""
+    name = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                def spin():
+                    end = time.perf_counter() + 3e-4
+                    while time.perf_counter() < end: pass
+                    return np.ones(1)
+                return Work({"forward": Phase(spin)}, lambda *a: None, lambda p, r: {"output0": r})
+        """,
+    )
+    worker = start(name)
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    answer = worker.ask("time", phase="forward", seconds=0.02)
+    assert len(answer["samples"]) >= 5
+    assert min(answer["samples"]) == pytest.approx(3e-4, rel=0.05)
+    assert set(answer["controls"]) == {"copy", "matmul", "loop"}
+    assert all(seconds > 0 for seconds in answer["controls"].values())
+
+
+def test_units_divide_and_setup_is_not_timed(start: Start, save: Save, tmp_path: Path) -> None:
+    name = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                calls = []
+                def setup(): calls.append("setup"); time.sleep(0.02)
+                def call():
+                    calls.append("call")
+                    time.sleep(0.002)
+                    return np.array(calls == ["setup", "call"] * (len(calls) // 2))
+                phases = {"compile": Phase(call, units=2, setup=setup)}
+                return Work(phases, lambda *a: None, lambda p, r: {"output0": r})
+        """,
+    )
+    worker = start(name)
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    answer = worker.ask("time", phase="compile", seconds=0.003)
+    assert answer["inner"] == 1 and answer["units"] == 2
+    assert 0.001 <= min(answer["samples"]) < 0.008
+    answer = worker.ask("check", phase="compile", folder=str(tmp_path / "out"))
+    assert np.load(answer["arrays"]["output0"])
+
+
+def test_unsupported_names_the_operator(start: Start, save: Save) -> None:
+    worker = start("numpy")
+    with pytest.raises(WorkerError, match="no einsum") as caught:
+        prepare(worker, Case("operator", "einsum", (Array("x", (2,)),)), save(x=np.ones(2)))
+    assert caught.value.kind == "unsupported"
+    prepare(worker, TANH, save(x=np.ones((4, 5))))  # it lives on
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "message"),
+    [
+        ("os._exit(3)", "crashed", "exit code 3"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "crashed", "SIGSEGV"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "oom", "memory"),
+        ("time.sleep(100)", "timeout", "within 2 s"),
+        ("raise RuntimeError('broken')", "failed", "RuntimeError: broken"),
+        ("raise MemoryError('too big')", "oom", "too big"),
+        ("raise RuntimeError('CUDA out of memory')", "oom", "CUDA"),
+        ("raise Unsupported('no such call')", "unsupported", "no such call"),
+    ],
+)
+def test_a_bad_worker_is_told_by_kind(  # noqa: PLR0917  pytest passes by name
+    start: Start, save: Save, tmp_path: Path, body: str, kind: str, message: str
+) -> None:
+    name = adapter(
+        tmp_path,
+        f"""
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                {body}
+        """,
+    )
+    worker = start(name, timeout=2.0)
+    with pytest.raises(WorkerError, match=message) as caught:
+        prepare(worker, TANH, save(x=np.ones((4, 5))))
+    assert caught.value.kind == kind
+    assert worker.alive == ("raise" in body)
+
+
+def test_what_a_framework_prints_is_no_answer(start: Start, save: Save, tmp_path: Path) -> None:
+    name = adapter(
+        tmp_path,
+        """
+        print("loud at import")
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                print("loud"); os.write(1, b"{}\\n")
+                return super().operation(case, function, arrays)
+        """,
+    )
+    worker = start(name)
+    offer = prepare(worker, TANH, save(x=np.ones((4, 5))))
+    assert offer["phases"] == ["forward", "inference"]
+
+
+def test_unbounded_memory_is_stopped(
+    start: Start, save: Save, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapegrad.bench.process.MEMORY_SHARE", 0.03)
+    name = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                hoard = []
+                while True: hoard.append(np.ones(1 << 22)); time.sleep(0.01)
+        """,
+    )
+    with pytest.raises(WorkerError, match="GB") as caught:
+        prepare(start(name), TANH, save(x=np.ones((4, 5))))
+    assert caught.value.kind == "oom"
+
+
+def test_known_memory_is_reported(start: Start, save: Save, tmp_path: Path) -> None:
+    """An operator that takes 200 MB more than its arrays is found to take 200 MB, within 5 %."""
+    name = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                def call(): return np.full(200_000_000 // 8, 1.0).sum(keepdims=True)
+                return Work({"forward": Phase(call)}, lambda *a: None, lambda p, r: {"output0": r})
+        """,
+    )
+    worker = start(name)
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    answer = worker.ask("memory", phase="forward")
+    assert answer["resident"] == pytest.approx(200e6, rel=0.05)
+    assert answer["allocator"] is None  # NumPy has no count of its own
+
+
+def test_torch_memory_of_a_large_operator(start: Start, save: Save, tmp_path: Path) -> None:
+    """The backward pass of x · y over 64 MB arrays holds two inputs, a cotangent, two gradients."""
+    shape = (4096, 4096)
+    case = Case("operator", "mul", (Array("x", shape), Array("y", shape)))
+    x = np.ones(shape, np.float32)
+    worker = start("torch")
+    prepare(worker, case, save(x=x, y=x))
+    worker.ask("feed", arrays=save(x=x, y=x), cotangents=list(save(c=x).values()))
+    answer = worker.ask("memory", phase="backward")
+    arrays = x.nbytes
+    assert 5 * arrays < answer["resident"] < 10 * arrays
+
+
+def test_threads_are_pinned(start: Start) -> None:
+    assert start("torch", threads=1).hello["details"]["threads"] == 1
+
+
+def test_the_worker_side_needs_numpy_only() -> None:
+    """Another Python with another NumPy must be able to run it: no engine, no driver."""
+    code = """
+        import sys
+        import tapegrad.worker.session, tapegrad.worker.__main__
+        taken = {name.partition(".")[0] for name in sys.modules}
+        print(sorted(taken & {"msgspec", "scipy", "sqlalchemy", "rich", "typer", "psutil"}))
+        ours = "tapegrad._core", "tapegrad.bench"
+        print([name for name in sys.modules if name.startswith(ours)])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_adapter_files_are_read_without_being_imported(tmp_path: Path) -> None:
+    file = tmp_path / "other.py"
+    file.write_text('raise RuntimeError\nADAPTERS = {"other": "Other"}\nREQUIRES = ["x"]\n')
+    contender = find(str(file))
+    assert (contender.name, contender.adapter, contender.requires) == ("other", "Other", ("x",))
+    assert find(f"{file}@2").threads == 2
