@@ -7,12 +7,21 @@ GROUPS := --group build --group test --group lint
 SOURCES := $(shell find core bindings src -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 CXX_FILES := $(shell find core bindings tools -name '*.cpp' -o -name '*.h')
 
-.PHONY: bench test lint format accuracy sanitize sanitize-quick wheel docs clean
+# The frameworks that the bench compares live in environments of their own, here below .venv.
+export TAPEGRAD_CACHE := $(CURDIR)/$(VENV)/frameworks
+TAPEGRAD := $(BIN)/tapegrad
 
-bench: $(VENV)/.installed  ## the benchmark: tables, raw samples and a picture in build/bench
-	$(BIN)/python -m benchmarks.scalar
+.PHONY: bench frameworks test lint format accuracy sanitize sanitize-quick wheel docs clean
 
-test: $(VENV)/.installed  ## all tests
+bench: frameworks  ## scalar graphs and operators: checked tables, and a picture in build/bench
+	mkdir -p build/bench
+	$(TAPEGRAD) bench run overview --memory --store build/bench/results.sqlite \
+		--chart build/bench/overview.png
+
+frameworks: $(VENV)/.installed  ## PyTorch and JAX, for the bench and its tests
+	$(TAPEGRAD) bench frameworks install torch jax
+
+test: frameworks  ## all tests
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed  ## style and types
@@ -20,7 +29,7 @@ lint: $(VENV)/.installed  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CXX_FILES)
 	$(BIN)/mypy -p tapegrad
-	$(BIN)/mypy tests benchmarks
+	$(BIN)/mypy tests
 
 format: $(VENV)/.tools
 	$(BIN)/ruff check --fix .
@@ -67,7 +76,7 @@ wheel: $(VENV)/.tools $(SOURCES)  ## a wheel with all it needs but NumPy, in dis
 
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
 	@echo "building tapegrad"
-	$(PIP) install --no-build-isolation --no-deps .
+	$(PIP) install --no-build-isolation ".[bench,postgres]"
 	touch $@
 
 $(VENV)/.tools: pyproject.toml

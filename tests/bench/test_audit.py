@@ -125,7 +125,7 @@ def test_a_worker_that_grows_is_ended_at_the_limit(
 
 
 def test_calibration_counts_every_pair() -> None:
-    found = calibrate(pairs=6, slowdowns=(0.5,), processes=2, rounds=2, cases=CASES[:3])
+    found = calibrate(6, (0.5,), slowed_pairs=6, processes=2, rounds=2, cases=CASES[:3])
     assert found.runs == 2
     assert found.judged == 3 * 6
     within = [rate for rate in found.rates if rate.paired]

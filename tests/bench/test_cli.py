@@ -272,7 +272,7 @@ def test_on_a_terminal_progress_is_live_and_leaves_no_trace_in_the_table(tmp_pat
     driver, terminal = pty.openpty()
     chosen = ("--filter", "add", "--phases", "forward", "--frameworks", "numpy")
     with subprocess.Popen(
-        command("bench", "run", write_suite(tmp_path), *QUICK, *chosen),
+        command("bench", "run", write_suite(tmp_path), *QUICK, *chosen, "--rounds", "30"),
         env=environment(tmp_path) | {"TERM": "xterm-256color"},
         cwd=tmp_path,
         stdout=subprocess.PIPE,

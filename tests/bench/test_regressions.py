@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions import Nightly, compare, nightly
-from tapegrad.bench.regressions.nights import _earlier
+from tapegrad.bench.regressions.changes import changes
+from tapegrad.bench.regressions.nights import _earlier, _History
 from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
@@ -135,13 +136,14 @@ def _enter(
     verdicts: dict[str, str] | None = None,
     started: float = 0.0,
     slowness: float = 1.0,
+    cases: Sequence[Case] = CASES,
     **options: Any,
 ) -> None:
     """Enter a run in which each operator takes a factor of a millisecond."""
     run = Run(name, "suite", started, machine, {"device": "cpu", "threads": 1, **options})
-    store.begin(run, [Framework("numpy", version, version)], CASES)
-    rng = np.random.default_rng(sum(name.encode()))
-    for case in CASES:
+    store.begin(run, [Framework("numpy", version, version)], cases)
+    rng = np.random.default_rng(list(name.encode()))
+    for case in cases:
         verdict = (verdicts or {}).get(case.op, "checked")
         store.add_cell(name, Cell(case.key, "numpy", "forward", verdict))
         if verdict == "checked":
@@ -232,3 +234,29 @@ def test_only_finished_nights_under_the_same_conditions_are_a_baseline(store: St
     tonight = store.resolve("tonight")
     assert [run.id for run in _earlier(store, tonight, 5)] == ["good1", "good2"]
     assert [run.id for run in _earlier(store, tonight, 1)] == ["good2"]
+
+
+def test_a_step_in_the_history_alarms_in_the_night_in_which_it_shows(store: Store) -> None:
+    told = []
+    for night in range(22):
+        name = f"night{night:02}"
+        _enter(store, name, {"op0": 1.0 if night < 15 else 1.1}, started=night, cases=CASES[:1])
+        results = store.load(name)
+        series = next(changes([results], results))
+        told.append(_History(store, results.run).step(series, 0.03))
+    steps = [step for step in told if step is not None]
+    assert [step.change.label for step in steps] == ["night15"]
+    assert steps[0].change.ratio == pytest.approx(1.1, rel=0.02)
+    assert told.index(steps[0]) in range(17, 22)
+
+
+def test_the_baseline_of_a_series_begins_at_its_last_step(store: Store) -> None:
+    for night in range(20):
+        name = f"night{night:02}"
+        _enter(store, name, {"op0": 1.0 if night < 16 else 1.1}, started=night, cases=CASES[:2])
+    tonight = store.load("night19")
+    before = [store.load(run.id) for run in _earlier(store, tonight.run, 5)]
+    starts = _History(store, tonight.run).starts(before, tonight, 0.03)
+    assert starts == {tonight.cells[0].key: 2}
+    since_step = list(changes(before, tonight, since=starts))
+    assert [series.verdict for series in since_step] == ["same", "same"]

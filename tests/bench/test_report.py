@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from tapegrad.bench.errors import BenchError, MalformedFileError
 from tapegrad.bench.report import (
@@ -326,6 +327,20 @@ def test_render_writes_no_colours_into_a_file(
     out = capsys.readouterr().out
     assert out == report_text(plain)
     assert "\x1b" not in out
+
+
+def test_a_narrow_terminal_shows_contenders_in_rows(plain: Results) -> None:
+    file = io.StringIO()
+    console = Console(file=file, width=80, force_terminal=True, color_system=None)
+    render(plain, console)
+    text = file.getvalue()
+    assert "contender" in text
+    assert "against torch" in text
+    assert "jax against torch" not in text
+    assert "…" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    for words in ("2.00× slower", "wrong", "unsupported", "oom", "reference"):
+        assert words in text
 
 
 def test_an_empty_run_has_a_report_and_no_chart(tmp_path: Path) -> None:

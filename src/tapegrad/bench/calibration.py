@@ -125,6 +125,7 @@ def calibrate(
     pairs: int = 200,
     slowdowns: Sequence[float] = SLOWDOWNS,
     *,
+    slowed_pairs: int = 60,
     processes: int = 3,
     rounds: int = 3,
     block: float = 0.005,
@@ -134,8 +135,9 @@ def calibrate(
     """Compare honest adapters with equal and with slower ones, and count the verdicts.
 
     Args:
-        pairs: Comparisons at each slowdown; as many more as fill the last run.
+        pairs: Comparisons of equals; as many more as fill the last run.
         slowdowns: By which share of its time each slower adapter is slower.
+        slowed_pairs: Comparisons at each slowdown, spread over the runs.
         processes: Worker processes of each adapter.
         rounds: Visits to each process.
         block: Seconds of each visit.
@@ -149,16 +151,18 @@ def calibrate(
     with witnesses() as known:
         for number in range(count):
             settings = Settings(processes=processes, rounds=rounds, seconds=block, seed=number)
-            run = _Run((0.0, *slowdowns), cases)
+            joins = (number + 1) * slowed_pairs // pairs > number * slowed_pairs // pairs
+            run = _Run((0.0, *slowdowns) if joins else (0.0,), cases)
             for done, _ in enumerate(run.measure(settings, known), 1):
                 if listener is not None:
                     listener(number * len(cases) + done, count * len(cases))
             runs.append(run)
     return Calibration(
         rates=[
-            _rate(slowdown, paired, runs)
+            rate
             for paired in (True, False)
             for slowdown in (0.0, *slowdowns)
+            if (rate := _rate(slowdown, paired, runs)).pairs
         ],
         judged=sum(len(run.cells) for run in runs),
         mistrusted=[each for run in runs for each in run.mistrusted()],

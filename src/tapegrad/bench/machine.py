@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 import psutil
+from msgspec.structs import replace
 from threadpoolctl import threadpool_limits
 
 from tapegrad.bench.results import Machine
 
-#: Copied by the bandwidth probe: far more than any cache holds.
-COPY_BYTES = 1 << 28
-MATMUL_SIDE = 1024
+#: Copied by the bandwidth probe: more than caches hold.
+COPY_BYTES = 1 << 26
+MATMUL_SIDE = 512
 PROBE_RUNS = 5
 CPU_FOLDER = Path("/sys/devices/system/cpu/cpu0")
 
@@ -45,6 +46,12 @@ def describe() -> Machine:
     }
     name = f"{fixed['processor']}, {fixed['threads']} threads, {fixed['memory']} GiB"
     return Machine(digest, name, details)
+
+
+def measured() -> Machine:
+    """Describe this machine with its measured rates among the details."""
+    found = describe()
+    return replace(found, details=found.details | probe())
 
 
 def probe() -> dict[str, float]:

@@ -173,13 +173,15 @@ class _Hearing:
 
     def _confirm_gradients(self, truth: Truth) -> bool:
         """Compare with other witnesses' gradients, or with differences of their outputs."""
+        if not truth.sources[1]:
+            return False
         others = [witness for witness in self._ready if witness.name != truth.sources[1]]
         for witness in others:
             if witness.differentiates:
                 self._agree(witness, self._gradients(witness, truth.cotangents), truth, 1)
             else:
                 self._agree_along_directions(witness, truth)
-        return bool(others) and bool(truth.sources[1])
+        return bool(others)
 
     def _gradients(self, witness: _Witness, cotangents: list[AnyArray]) -> Arrays:
         named = {f"cotangent{index}": value for index, value in enumerate(cotangents)}

@@ -236,7 +236,7 @@ class _Driver:
             id=f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
             suite=suite.name,
             started=time.time(),
-            machine=machine.describe(),
+            machine=machine.measured(),
             options=msgspec.to_builtins(options),
             commit=_commit(),
         )
@@ -320,6 +320,9 @@ class _Driver:
             seed=options.seed,
             memory=options.memory,
         )
+        if not options.frameworks and case.level in self._suite.at_level:
+            taking_part = self._suite.at_level[case.level]
+            teams = {name: team for name, team in teams.items() if name in taking_part}
         lazily = {name: _LazyWorker(team) for name, team in witnesses.items()}
         Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
 

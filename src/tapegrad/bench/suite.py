@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,6 @@ class Suite:
     cases: tuple[Case, ...]
     #: Contenders if the user names none; the first is what the others are compared with.
     frameworks: tuple[str, ...] = ("torch", "jax", "numpy")
-    #: `operators` (a row a case) or `graphs` (a row a contender: build, compile, run, total).
-    table: str = "operators"
+    #: Who takes part at a level (`graph`, `operator`, …), where not everybody does.
+    at_level: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     bars: tuple[Bar, ...] = field(default=())

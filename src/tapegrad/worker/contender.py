@@ -23,7 +23,7 @@ Result = tuple[AnyArray, AnyArray]
 Run = Callable[[AnyArray], Result]
 Built = TypeVar("Built")
 Given = TypeVar("Given")
-#: Operations that a call of a contender without a loop of its own should evaluate.
+#: All points in one call.
 MANY = 1 << 62
 
 
@@ -121,6 +121,7 @@ def churn(
     run: Callable[[Given, Floats], Result],
     case: Case,
     arrays: Mapping[str, AnyArray],
+    precision: str | None = None,
 ) -> Work:
     """Make a call ready that meets a new graph each time, from the case's seed on after a feed.
 
@@ -130,7 +131,7 @@ def churn(
     later calls nobody knows: when their result is read, the first call is made again in its place.
     """
     count = case.attrs.get("graphs", 1)
-    points = Points(case, arrays, case.inputs[0].shape[0])
+    points = Points(case, arrays, case.inputs[0].shape[0], precision)
     waiting: list[Given] = []
     made = [0]
 
@@ -163,9 +164,10 @@ def churn(
         return named(result)
 
     return Work(
-        phases={"step": Phase(step, units=len(points.rows) * count, setup=setup)},
+        phases={"step": Phase(step, units=count, setup=setup)},
         feed=feed,
         arrays=read,
+        precision=precision,
     )
 
 
@@ -209,10 +211,14 @@ def eager(
     )
 
 
-def keeps_denormals(run: Callable[[OpList, AnyArray], Result]) -> bool:
+def keeps_denormals(
+    run: Callable[[OpList, AnyArray], Result], precision: str | None = None
+) -> bool:
     """Tell whether a product that is a denormal number survives; flushing it would be faster."""
+    dtype = np.dtype(precision or "float64")
     graph = replace(graphs.product(), target="last")
-    return bool(run(graph, np.array([[1e-200, 1e-115]]))[0][0])
+    targets, _ = run(graph, np.array([[np.finfo(dtype).tiny, 0.25]], dtype))
+    return bool(targets[0])
 
 
 def named(result: Result) -> dict[str, AnyArray]:

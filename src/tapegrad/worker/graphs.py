@@ -7,7 +7,7 @@ last node, whose gradient at the inputs has underflowed to zero after some thous
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -86,6 +86,13 @@ class OpList:
     def target_node(self) -> int:
         """The node that is the target, or -1 for the sum of all."""
         return -1 if self.target == "sum" else self.n_nodes - 1
+
+    def with_outputs(self) -> Iterator[tuple[Op, int]]:
+        """Yield each operation with the first of the nodes it makes."""
+        out = self.n_inputs
+        for op in self.ops:
+            yield op, out
+            out += op.n_outputs
 
     def flat(self) -> FlatOps:
         """Write the operations as arrays."""

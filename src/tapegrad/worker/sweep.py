@@ -27,10 +27,7 @@ def forward(graph: OpList, points: Floats) -> Floats:
     """Compute the values of all nodes, one column a point."""
     values = np.empty((graph.n_nodes, len(points)))
     values[: graph.n_inputs] = points.T
-    out = graph.n_inputs
-    for op in graph.ops:
-        kind, ins = op
-        end = out + op.n_outputs
+    for (kind, ins), out in graph.with_outputs():
         match kind:
             case Kind.SOFTPLUS:
                 np.logaddexp(0.0, values[ins[0]], out=values[out])
@@ -41,8 +38,7 @@ def forward(graph: OpList, points: Floats) -> Floats:
             case Kind.SOFTMAX:
                 x = values[list(ins)]
                 powers = np.exp(x - x.max(axis=0))
-                np.divide(powers, powers.sum(axis=0), out=values[out:end])
-        out = end
+                np.divide(powers, powers.sum(axis=0), out=values[out : out + len(ins)])
     return values
 
 
@@ -50,10 +46,7 @@ def backward(graph: OpList, values: Floats) -> Floats:
     """Compute the adjoints of all nodes; an operand that occurs twice receives twice."""
     adjoints = np.full_like(values, 1.0 if graph.target == "sum" else 0.0)
     adjoints[-1] = 1.0
-    end = len(values)
-    for op in reversed(graph.ops):
-        kind, ins = op
-        out = end - op.n_outputs
+    for (kind, ins), out in reversed(list(graph.with_outputs())):
         match kind:
             case Kind.SOFTPLUS:
                 adjoints[ins[0]] += adjoints[out] / (1 + np.exp(-values[ins[0]]))
@@ -65,8 +58,8 @@ def backward(graph: OpList, values: Floats) -> Floats:
                 adjoints[left] += adjoints[out] * values[right]
                 adjoints[right] += adjoints[out] * values[left]
             case Kind.SOFTMAX:
-                y, dy = values[out:end], adjoints[out:end]
+                outs = slice(out, out + len(ins))
+                y, dy = values[outs], adjoints[outs]
                 for node, share in zip(ins, y * (dy - (y * dy).sum(axis=0)), strict=True):
                     adjoints[node] += share
-        end = out
     return adjoints

@@ -127,7 +127,7 @@ class _DiesLater(Operation):
 
     def forward(self) -> Any:
         self.calls += 1
-        if self.calls > 150:
+        if self.calls > 100:
             os._exit(3)
         return super().forward()
 

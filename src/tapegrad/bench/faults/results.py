@@ -52,7 +52,7 @@ class AnotherShapeWhenTimed(Honest):
 
 
 class _HalfLater(_Half):
-    honest_calls = 150
+    honest_calls = 100
 
 
 class AnotherShapeLater(Honest):

@@ -28,8 +28,6 @@ BAD = ("regressed", "broken")
 QUIET = ("same", "undecided")
 #: What a run's options say about the conditions of its times.
 CONDITIONS = ("device", "threads")
-#: Details of a machine that change from minute to minute.
-PASSING = ("load",)
 #: Processes of several runs are numbered apart by this.
 APART = 1_000
 
@@ -78,6 +76,9 @@ class Difference(msgspec.Struct, frozen=True):
     before: Any
     after: Any
 
+    def __str__(self) -> str:
+        return f"{self.what}: {self.before} -> {self.after}"
+
 
 class Comparison(msgspec.Struct, frozen=True):
     """What changed from one run, or several, to another."""
@@ -101,13 +102,16 @@ class Comparison(msgspec.Struct, frozen=True):
         """Return what got worse."""
         return self.of(*BAD)
 
-    def __str__(self) -> str:
+    @property
+    def headline(self) -> str:
+        """Say what was compared, and how many series are as they were."""
         where = " (across machines or devices)" if self.across else ""
-        changed = [str(each) for each in self.series if each.verdict not in QUIET]
         quiet = [f"{len(self.of(verdict))} {verdict}" for verdict in QUIET]
-        other = [f"{each.what}: {each.before} -> {each.after}" for each in self.differences]
-        head = f"{', '.join(self.before)} -> {self.after}{where}: {', '.join(quiet)}"
-        return "\n".join([head, *changed, *other])
+        return f"{', '.join(self.before)} -> {self.after}{where}: {', '.join(quiet)}"
+
+    def __str__(self) -> str:
+        changed = [str(each) for each in self.series if each.verdict not in QUIET]
+        return "\n".join([self.headline, *changed, *map(str, self.differences)])
 
 
 def compare(
@@ -129,6 +133,24 @@ def compare(
         rate: Share of the differences called that may be false.
         across: Whether runs of different machines or devices may be compared.
 
+    Example:
+        >>> from tapegrad.bench.results import Machine
+        >>> from tapegrad.bench.store import open_store
+        >>> from tapegrad.worker.case import Array
+        >>> case = Case("operator", "softmax", (Array("x", (8, 8)),))
+        >>> def enter(store, name, seconds):
+        ...     store.begin(Run(name, "quick", 0.0, Machine("f0", "laptop")), [], [case])
+        ...     store.add_cell(name, Cell(case.key, "numpy", "forward", "checked"))
+        ...     for n in range(9):
+        ...         times = [seconds * (1 + 0.001 * (n % 4))]
+        ...         store.add_block(name, Block(case.key, "numpy", "forward", n % 3, n // 3, times))
+        >>> with open_store(":memory:") as store:
+        ...     enter(store, "monday", 1.0)
+        ...     enter(store, "tuesday", 1.3)
+        ...     found = compare(store, "monday", "tuesday")
+        >>> [series.op for series in found.regressions]
+        ['softmax']
+
     """
     before, after = (store.load(store.resolve(name).id) for name in (run_a, run_b))
     apart = _apart(before.run, after.run)
@@ -141,7 +163,7 @@ def compare(
         before=[before.run.id],
         after=after.run.id,
         series=list(changes([before], after, margin=margin, rate=rate)),
-        differences=list(_differences(before, after)),
+        differences=list(differences(before, after)),
         across=bool(apart),
         margin=margin,
         rate=rate,
@@ -254,8 +276,8 @@ def _apart(one: Run, other: Run) -> str:
     return ""
 
 
-def _differences(before: Results, after: Results) -> Iterator[Difference]:
-    """Yield what was not the same: commit, machine, options, frameworks."""
+def differences(before: Results, after: Results) -> Iterator[Difference]:
+    """Yield what was not the same in two runs: commit, machine, options, frameworks."""
     yield from _between("", {"commit": before.run.commit}, {"commit": after.run.commit})
     yield from _between(
         "machine: ", _lasting(before.run.machine.details), _lasting(after.run.machine.details)
@@ -267,7 +289,8 @@ def _differences(before: Results, after: Results) -> Iterator[Difference]:
 
 
 def _lasting(details: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in details.items() if name not in PASSING}
+    """Leave out what was measured, as load and bandwidth: that is another number each time."""
+    return {name: value for name, value in details.items() if not isinstance(value, float)}
 
 
 def _conditions(framework: Framework) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from tapegrad.bench.regressions.changes import (
     Comparison,
     Series,
     changes,
+    differences,
     same_conditions,
 )
 from tapegrad.bench.results import CellKey, Results, Run
@@ -96,19 +97,20 @@ class Nightly(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 on a confirmed regression, 130 after Ctrl-C, else 0."""
-        if self.status != "finished":
-            return 130
-        return 1 if self.regressions else 0
+        """Return 1 on a confirmed regression, else 130 after Ctrl-C, else 0."""
+        if self.regressions:
+            return 1
+        return 0 if self.status == "finished" else 130
 
     def __str__(self) -> str:
-        if self.status != "finished":
+        if self.comparison is None and self.status != "finished":
             return f"{self.run} was interrupted: nothing is compared."
         if self.comparison is None:
             return f"{self.run} is the first night: it is the baseline of those to come."
         steps = [f"step in the history of {each}" for each in self.steps]
         alarms = [str(each) for each in self.alarms] or ["nothing changed"]
-        return "\n".join([str(self.comparison).splitlines()[0], *alarms, *steps])
+        other = [str(each) for each in self.comparison.differences]
+        return "\n".join([self.comparison.headline, *alarms, *steps, *other])
 
 
 def nightly(
@@ -136,40 +138,42 @@ def nightly(
     found = suites.find(suite) if isinstance(suite, str) else suite
     tonight = run(suite, store=store, listener=listener, **options)
     before = [store.load(each.id) for each in _earlier(store, tonight.run, nights)]
-    if not before or tonight.run.status != "finished":
+    if not before or not _finished(tonight):
         return Nightly(tonight.run.id, tonight.run.status, None, [], [])
     history = _History(store, tonight.run)
     since = history.starts(before, tonight, margin)
     series = list(changes(before, tonight, margin=margin, rate=rate, since=since))
     steps = [step for each in series if (step := history.step(each, margin)) is not None]
     suspects = _suspects(series, steps)
-    confirmed = {
-        each.key: each
+    again = [
+        run(chosen, store=store, listener=listener, **choice)
         for chosen, choice in _choices(found, suspects, tonight, options)
-        for each in changes(
-            before,
-            run(chosen, store=store, listener=listener, **choice),
-            margin=margin,
-            rate=rate,
-            since=since,
-        )
+    ]
+    second = {
+        each.key: each
+        for results in again
+        for each in changes(before, results, margin=margin, rate=rate, since=since)
     }
     comparison = Comparison(
         before=[each.run.id for each in before],
         after=tonight.run.id,
         series=series,
-        differences=[],
+        differences=list(differences(before[-1], tonight)),
         across=False,
         margin=margin,
         rate=rate,
     )
     return Nightly(
         run=tonight.run.id,
-        status=tonight.run.status,
+        status=next((each.run.status for each in again if not _finished(each)), "finished"),
         comparison=comparison,
-        alarms=[Alarm(each, confirmed.get(each.key)) for each in suspects],
+        alarms=[Alarm(each, second.get(each.key)) for each in suspects],
         steps=steps,
     )
+
+
+def _finished(results: Results) -> bool:
+    return results.run.status == "finished"
 
 
 def _earlier(store: Store, tonight: Run, nights: int) -> list[Run]:
@@ -194,8 +198,8 @@ class _History:
     def step(self, series: Series, margin: float) -> Step | None:
         """Return the last step of a series if it did not show yesterday."""
         nights = self._of(series.key)
-        change = changepoints.latest_change(nights, margin)
-        known = changepoints.latest_change(nights[:-1], margin)
+        known = self._known(series.key, margin)
+        change = changepoints.latest_change(nights, margin) if nights else None
         if change is None or (known is not None and change.index < known.index + SHORTEST):
             return None
         return Step(series, change)
@@ -207,10 +211,15 @@ class _History:
         labels = [each.run.id for each in before]
         found: dict[CellKey, int] = {}
         for cell in tonight.cells:
-            change = changepoints.latest_change(self._of(cell.key)[:-1], margin)
+            change = self._known(cell.key, margin)
             if change is not None and change.label in labels:
                 found[cell.key] = labels.index(change.label)
         return found
+
+    def _known(self, key: CellKey, margin: float) -> Change | None:
+        """Return the last step as it showed yesterday."""
+        nights = [night for night in self._of(key) if night.label != self._tonight.id]
+        return changepoints.latest_change(nights, margin) if nights else None
 
     def _of(self, key: CellKey) -> list[changepoints.Night]:
         if key not in self._nights:

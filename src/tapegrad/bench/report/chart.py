@@ -295,7 +295,7 @@ def _painter(
         what = "sum of all nodes" if target == "sum" else f"{target} node"
         titles = {
             _run_time: f"{name}: one evaluation, value and gradient of the {what}",
-            _total_time: f"{name}: build + compile + {EVALUATIONS:,} evaluations (computed)",
+            _total_time: f"{name}: build + compile + {EVALUATIONS:,} evaluations",
         }
         for axis, (part, title) in zip(area.subplots(1, 2), titles.items(), strict=True):
             fill(axis, report, lines[part])

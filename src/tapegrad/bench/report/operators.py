@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tapegrad.bench.report.figures import Mean, Row, Section
-from tapegrad.bench.report.table import Column, Entry, Line, Table
+from tapegrad.bench.report.table import REFERENCE, Column, Entry, Line, Table
 from tapegrad.bench.report.text import mean_entry, ratio_entry, size, time_entry
 from tapegrad.bench.results import in_order
 
@@ -15,9 +15,10 @@ def times(section: Section) -> Table:
     others = section.contenders[1:]
     columns = [Column("case", group=True), Column("phase", whole=True)]
     for name in section.contenders:
-        columns.append(Column(name, number=True))
+        columns.append(Column(name, number=True, of=name, what="time"))
         if name in others:
-            columns.append(Column(f"{name} against {section.reference}", number=True))
+            against = f"against {section.reference}"
+            columns.append(Column(f"{name} {against}", number=True, of=name, what=against))
     lines = [*_time_lines(section), *_mean_lines(section)]
     return Table(section.title, tuple(columns), tuple(lines))
 
@@ -34,8 +35,8 @@ def memory(section: Section) -> Table | None:
     ]
     for name in section.contenders:
         columns += [
-            Column(f"{name} allocator", number=True),
-            Column(f"{name} resident", number=True),
+            Column(f"{name} {kind}", number=True, of=name, what=kind)
+            for kind in ("allocator", "resident")
         ]
     lines = (Line(tuple(_memory_entries(row)), row.command) for row in measured)
     return Table(
@@ -67,7 +68,7 @@ def _mean_lines(section: Section) -> Iterator[Line]:
     if all(mean.cases < 2 for mean in section.means):
         return
     for phase in phases:
-        entries = [Entry("geometric mean"), Entry(phase), Entry("reference", "muted")]
+        entries = [Entry("geometric mean"), Entry(phase), REFERENCE]
         for name in section.contenders[1:]:
             entries += [Entry("of ratios", "muted"), _mean_or_none(means.get((phase, name)))]
         yield Line(tuple(entries))

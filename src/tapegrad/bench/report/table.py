@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -12,6 +12,10 @@ class Entry:
     text: str
     #: `text`, `time`, `faster`, `slower`, `same`, `undecided`, `word`, `muted`, `met`, `missed`.
     kind: str = "text"
+
+
+#: In place of a comparison with itself.
+REFERENCE = Entry("reference", "muted")
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,9 @@ class Column:
     group: bool = False
     #: Not broken into lines.
     whole: bool = False
+    #: Whose column it is, and what it holds of that; for `tall`.
+    of: str = ""
+    what: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,35 @@ class Table:
     columns: tuple[Column, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...] = ()
+
+
+def tall(table: Table) -> Table:
+    """Give every contender a row of its own, for places that are too narrow for its columns."""
+    owners = list(dict.fromkeys(column.of for column in table.columns if column.of))
+    if not owners:
+        return table
+    fixed = [index for index, column in enumerate(table.columns) if not column.of]
+    kinds = list(dict.fromkeys(column.what for column in table.columns if column.of))
+    columns = [replace(table.columns[index], group=True) for index in fixed]
+    columns += [Column("contender", whole=True), *(Column(kind, number=True) for kind in kinds)]
+    places = {(column.of, column.what): index for index, column in enumerate(table.columns)}
+    lines = [
+        Line(
+            (
+                *(line.entries[index] for index in fixed),
+                Entry(owner),
+                *(
+                    line.entries[places[owner, kind]] if (owner, kind) in places else REFERENCE
+                    for kind in kinds
+                ),
+            ),
+            line.command,
+            line.ends and owner == owners[-1],
+        )
+        for line in table.lines
+        for owner in owners
+    ]
+    return Table(table.title, tuple(columns), tuple(lines), table.notes)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from tapegrad.bench.report.figures import report_on
 from tapegrad.bench.report.page import AGAIN, NOTES, REASONS, page_of
-from tapegrad.bench.report.table import Line, Page, Table
+from tapegrad.bench.report.table import Line, Page, Table, tall
 from tapegrad.bench.results import Results
 
 STYLES = {
@@ -62,7 +63,7 @@ def print_table(table: Table) -> None:
     """Print one table without its title."""
     console = Console(highlight=False)
     if console.is_terminal:
-        console.print(_draw(table))
+        console.print(_fitting(table, console))
     else:
         console.file.write(_plain(lambda wide: wide.print(_draw(table))) + "\n")
 
@@ -88,7 +89,7 @@ def print_page(page: Page, console: Console, *, verbose: bool = False) -> None:
 def _print_body(page: Page, console: Console, *, verbose: bool = False) -> None:
     for table in page.tables:
         console.print(Text(table.title, style="bold"))
-        console.print(_draw(table))
+        console.print(_fitting(table, console))
         for note in table.notes:
             console.print(_indented(note, "bright_black"), width=min(PROSE, console.width))
         console.print()
@@ -109,6 +110,13 @@ def _indented(text: str, style: str = "") -> Padding:
     return Padding(Text(text, style=style), (0, 0, 0, 2))
 
 
+def _fitting(table: Table, console: Console) -> RichTable:
+    """Draw a table, with rows instead of columns for contenders where it is too wide."""
+    drawn = _draw(table)
+    needed = Measurement.get(console, console.options.update(width=WIDE), drawn).maximum
+    return drawn if needed <= console.width else _draw(tall(table))
+
+
 def _draw(table: Table) -> RichTable:
     """Make a rich table."""
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False)
@@ -117,6 +125,7 @@ def _draw(table: Table) -> RichTable:
             column.title,
             justify="right" if column.number else "left",
             no_wrap=column.whole,
+            overflow="fold",
             header_style="bold",
         )
     previous: Line | None = None
@@ -128,9 +137,12 @@ def _draw(table: Table) -> RichTable:
 
 def _texts(table: Table, line: Line, previous: Line | None) -> Iterator[Text]:
     """Write a row; what a group has in common is said in its first row."""
+    repeated = previous is not None
     for index, (column, entry) in enumerate(zip(table.columns, line.entries, strict=True)):
-        repeated = previous is not None and previous.entries[index].text == entry.text
-        yield Text("" if column.group and repeated else entry.text, style=STYLES[entry.kind])
+        if column.group:
+            repeated = repeated and previous is not None and previous.entries[index] == entry
+        text = "" if column.group and repeated else entry.text
+        yield Text(text, style=STYLES[entry.kind])
 
 
 def _commands(table: Table) -> Iterator[str]:

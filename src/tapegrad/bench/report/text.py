@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tapegrad.bench.report.figures import Figure, Mean
-from tapegrad.bench.report.table import Entry
+from tapegrad.bench.report.table import REFERENCE, Entry
 from tapegrad.bench.statistics import Estimate, Ratio
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -81,7 +81,7 @@ def time_entry(figure: Figure) -> Entry:
 def ratio_entry(figure: Figure, reference: str) -> Entry:
     """Write how a framework compares with the reference."""
     if figure.framework == reference:
-        return Entry("reference", "muted")
+        return REFERENCE
     if figure.ratio is None:
         return Entry(NO_RATIO, "muted")
     return Entry(ratio_text(figure.ratio), figure.ratio.verdict)

@@ -144,6 +144,5 @@ SUITE = Suite(
         f"{BATCH_32}@2",
         LOOP,
     ),
-    table="graphs",
     bars=tuple(_bars()),
 )

@@ -24,7 +24,9 @@ def audit() -> None:
     from tapegrad.bench.report.table import Column, Table
     from tapegrad.bench.report.term import print_table
 
-    found = audit.audit(lambda outcome: say(f"{outcome.name}: {_judged(outcome)}"))
+    found = audit.audit(
+        lambda outcome: say(f"{outcome.name}: {outcome.verdict or outcome.skipped}")
+    )
     titles = ("contender", "what it does", "verdict", "flagged by", "reason", "as it must be")
     lines = tuple(_line(outcome) for outcome in found.outcomes)
     print_table(Table("Audit", tuple(map(Column, titles)), lines))

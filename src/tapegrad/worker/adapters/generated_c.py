@@ -52,7 +52,7 @@ void run_rows(int rows, const double *points, double *targets, double *grads) {
 def source(graph: OpList) -> str:
     """Write a graph in C."""
     last = graph.n_nodes - 1
-    lines = [(_forward(op, out), _backward(op, out)) for op, out in _with_outputs(graph)]
+    lines = [(_forward(op, out), _backward(op, out)) for op, out in graph.with_outputs()]
     forward, backward = [each[0] for each in lines], [each[1] for each in reversed(lines)]
     sums = graph.target == "sum"
     parts = {
@@ -65,13 +65,6 @@ def source(graph: OpList) -> str:
     }
     functions = [*_functions("forward", forward), *_functions("backward", backward)]
     return HEAD % parts + "\n".join(functions) + TAIL % parts
-
-
-def _with_outputs(graph: OpList) -> Iterator[tuple[Op, int]]:
-    out = graph.n_inputs
-    for op in graph.ops:
-        yield op, out
-        out += op.n_outputs
 
 
 def _forward(op: Op, out: int) -> str:

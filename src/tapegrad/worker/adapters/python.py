@@ -100,12 +100,8 @@ class IndexTape:
 
     def __init__(self, graph: OpList) -> None:
         self.graph = graph
-        self.ops: list[tuple[int, tuple[int, ...], int]] = []
-        out = graph.n_inputs
-        for op in graph.ops:
-            self.ops.append((int(op.kind), op.ins, out))
-            out += op.n_outputs
-        self.n_nodes = out
+        self.ops = [(int(op.kind), op.ins, out) for op, out in graph.with_outputs()]
+        self.n_nodes = graph.n_nodes
 
     def run(self, point: Floats) -> Point:
         """Evaluate a point."""

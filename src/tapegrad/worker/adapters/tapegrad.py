@@ -14,6 +14,7 @@ from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Unsupported, Work
 from tapegrad.worker.case import Case
 from tapegrad.worker.contender import (
+    MANY,
     Contender,
     Points,
     Result,
@@ -62,7 +63,8 @@ class Tapegrad(Adapter):
     """One call of the program for each point."""
 
     dtypes = ("float64",)
-    precision = "float64"
+    #: What it computes in, if not in float64.
+    precision: str | None = None
     ops_per_call = 1_000_000
 
     def version(self) -> str:
@@ -71,7 +73,7 @@ class Tapegrad(Adapter):
 
     def details(self) -> dict[str, Any]:
         """Describe what code is made for."""
-        kept = keeps_denormals(lambda graph, x: self.runner(self.compiled(record(graph)), x)(x))
+        kept = keeps_denormals(self._evaluate, self.precision)
         return {"instruction set": tg.isa(), "keeps denormals": kept}
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
@@ -82,14 +84,14 @@ class Tapegrad(Adapter):
             build=record,
             compile=lambda recorded, points: self.runner(self.compiled(recorded), points),
             ops_per_call=self.ops_per_call,
-            precision=self.precision if self.precision != case.dtype else None,
+            precision=self.precision,
         )
         return evaluations(contender, case, arrays)
 
     def compiled(self, recorded: Recorded) -> tg.Program:
         """Compile a recorded graph."""
         target, inputs = recorded
-        return tg.compile(target, wrt=inputs, dtype=self.precision)
+        return tg.compile(target, wrt=inputs, dtype=self.precision or "float64")
 
     def runner(self, program: tg.Program, points: Floats) -> Run:
         """Call the program row by row, into memory that is given."""
@@ -106,6 +108,10 @@ class Tapegrad(Adapter):
 
         return run
 
+    def _evaluate(self, graph: OpList, points: AnyArray) -> Result:
+        """Record, compile and run."""
+        return self.runner(self.compiled(record(graph)), points)(points)
+
     def _one_call(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make the call itself ready, with nothing around it."""
         program = self.compiled(record(graphs.of_case(case)))
@@ -121,17 +127,20 @@ class Tapegrad(Adapter):
 class TapegradBatch(Tapegrad):
     """All points in one call."""
 
-    ops_per_call = 1 << 62
+    ops_per_call = MANY
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready, or one new graph after the other."""
-        if case.op == "churn":
-            return churn(lambda graph: graph, self._from_the_start, case, arrays)
+        match case.op:
+            case "call":
+                raise Unsupported("batches only")
+            case "churn":
+                return churn(lambda graph: graph, self._evaluate, case, arrays, self.precision)
         return super().graph(case, arrays)
 
     def runner(self, program: tg.Program, points: Floats) -> Run:
         """Evaluate all rows at once, into memory that is given."""
-        out = np.empty(len(points), self.precision), np.empty(points.shape, self.precision)
+        out = np.empty(len(points), points.dtype), np.empty(points.shape, points.dtype)
         threads = self.threads
 
         def run(points: Floats) -> Result:
@@ -139,11 +148,6 @@ class TapegradBatch(Tapegrad):
             return out
 
         return run
-
-    def _from_the_start(self, graph: OpList, points: Floats) -> Result:
-        program = self.compiled(record(graph))
-        targets, grads = program.batch(points, threads=self.threads)
-        return targets, grads
 
 
 class TapegradBatchFloat32(TapegradBatch):

@@ -123,7 +123,7 @@ class Writer:
             "seed": (SUM_OF_ALL if graph.target == "sum" else ZERO) % sizes,
             "last": "" if graph.target == "sum" else LAST % sizes,
         }
-        ops = list(self._with_outputs())
+        ops = list(graph.with_outputs())
         forward = [self.forward(op, out) for op, out in ops]
         backward = [self.backward(op, out) for op, out in reversed(ops)]
         functions = [*_functions("forward", forward), *_functions("backward", backward)]
@@ -191,12 +191,6 @@ class Writer:
         """Add to a node's gradient."""
         address = self.node_bytes + 8 * node
         return f"(f64.store (i32.const {address}) (f64.add {self.grad(node)} {text}))"
-
-    def _with_outputs(self) -> Iterator[tuple[Op, int]]:
-        out = self.graph.n_inputs
-        for op in self.graph.ops:
-            yield op, out
-            out += op.n_outputs
 
 
 def _sum(terms: Sequence[str]) -> str:

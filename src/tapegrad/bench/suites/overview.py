@@ -1,0 +1,47 @@
+"""Suite `overview`: in minutes, what the bench shows: a scalar graph and a dozen operators."""
+
+from __future__ import annotations
+
+from tapegrad.bench.suite import Suite
+from tapegrad.bench.suites import graphs, operators
+
+OPERATORS = (
+    "add",
+    "exp",
+    "tanh",
+    "gelu",
+    "sum",
+    "softmax",
+    "layer_norm",
+    "cross_entropy",
+    "matmul",
+    "linear",
+    "conv2d",
+    "max_pool2d",
+    "embedding",
+)
+SCALAR = (
+    "c",
+    "c-lanes",
+    "python-tape",
+    "torch",
+    "tapegrad",
+    "tapegrad-batch",
+    "tapegrad-batch-float32",
+)
+TENSOR = ("torch", "jax", "numpy")
+
+SUITE = Suite(
+    name="overview",
+    summary="a scalar graph of 10,000 operations and a dozen operators, in minutes",
+    cases=(
+        graphs.graph("chain", 10_000),
+        *(
+            case
+            for case in operators.SUITE.cases
+            if case.op in OPERATORS and case.size == "medium"
+        ),
+    ),
+    frameworks=tuple(dict.fromkeys((*SCALAR, *TENSOR))),
+    at_level={"graph": SCALAR, "operator": TENSOR},
+)
