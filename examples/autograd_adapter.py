@@ -1,7 +1,7 @@
 """An adapter for HIPS autograd: how any framework joins `tapegrad bench`, in one file.
 
-    tapegrad bench frameworks install examples/autograd_adapter.py
-    tapegrad bench run operators --frameworks torch,examples/autograd_adapter.py --sizes small
+tapegrad bench frameworks install examples/autograd_adapter.py
+tapegrad bench run operators --frameworks torch,examples/autograd_adapter.py --sizes small
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 import autograd
 import autograd.numpy as anp
-import autograd.scipy.special as special
 import numpy as np
+from autograd.scipy import special
 
 from tapegrad.worker.adapter import (
     Adapter,
@@ -63,7 +63,7 @@ class Autograd(Adapter):
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
-        """Make an operator ready: the forward pass records the tape, the backward pass replays it."""
+        """Make an operator ready: forward records the tape, backward replays it."""
         chosen = [index for index, array in enumerate(case.inputs) if array.grad]
         record = autograd.make_vjp(lambda *inputs: function(*inputs, **case.attrs), chosen)
         inputs: list[AnyArray] = []

@@ -53,12 +53,17 @@ def test_a_block_is_paired_with_the_output_right_behind_it() -> None:
     assert found == [("a\n", "1\n"), ("b\n", None)]
 
 
+#: Generated, or imported only by others: the interpreter, workers, Alembic.
+ELSEWHERE = ("._core", "__main__", ".adapters.", ".faults.", ".migrations.")
 MODULES = [
     "tapegrad",
     *(
         module.name
         for module in pkgutil.walk_packages(tg.__path__, "tapegrad.")
-        if "._core" not in module.name and not module.name.endswith("__main__")
+        if not any(
+            part in module.name
+            for part in ("._core", "__main__", ".adapters.", ".faults.", ".migrations.")
+        )
     ),
 ]
 

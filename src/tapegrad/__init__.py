@@ -14,33 +14,37 @@ Example:
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tapegrad import errors
-from tapegrad.errors import (
-    CompileError,
-    DTypeError,
-    GradError,
-    GraphError,
-    OptionError,
-    ShapeError,
-    TapegradError,
-)
+from tapegrad import errors as errors
+from tapegrad.errors import CompileError as CompileError
+from tapegrad.errors import DTypeError as DTypeError
+from tapegrad.errors import GradError as GradError
+from tapegrad.errors import GraphError as GraphError
+from tapegrad.errors import OptionError as OptionError
+from tapegrad.errors import ShapeError as ShapeError
+from tapegrad.errors import TapegradError as TapegradError
 
 __version__ = "0.1.0"
 
-_OWN = [
-    "CompileError",
-    "DTypeError",
-    "GradError",
-    "GraphError",
-    "OptionError",
-    "ShapeError",
-    "TapegradError",
-    "errors",
-]
+#: What exists without the engine: errors, and parts that are imported when they are named.
+_ERRORS = [name for name in vars(errors) if name.endswith("Error")]
 _PARTS = ("bench", "cli", "scalar", "worker")
 
 if TYPE_CHECKING:
-    from tapegrad.scalar import *  # noqa: F403
+    from tapegrad._core import functions as _functions
+    from tapegrad._core.functions import *  # noqa: F403
+    from tapegrad.scalar import Graph as Graph
+    from tapegrad.scalar import Minimum as Minimum
+    from tapegrad.scalar import Program as Program
+    from tapegrad.scalar import Var as Var
+    from tapegrad.scalar import compile as compile
+    from tapegrad.scalar import grad as grad
+    from tapegrad.scalar import isa as isa
+    from tapegrad.scalar import isas as isas
+    from tapegrad.scalar import set_isa as set_isa
+    from tapegrad.scalar import value_and_grad as value_and_grad
+
+    __all__ = ["errors"]
+    __all__ += _functions.__all__
 else:
 
     def __getattr__(name: str) -> Any:
@@ -51,7 +55,8 @@ else:
             raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
         engine = import_module("tapegrad.scalar")
         names = engine.__all__
-        globals().update({each: getattr(engine, each) for each in names}, __all__=_OWN + names)
+        globals().update({each: getattr(engine, each) for each in names})
+        globals()["__all__"] = ["errors", *_ERRORS, *names]
         try:
             return globals()[name]
         except KeyError:

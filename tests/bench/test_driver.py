@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from tapegrad.bench.store import StoreError, open_store
 from .test_worker import adapter
 
 #: Enough to run through everything.
-QUICK = {"processes": 2, "rounds": 2, "block": 0.005}
+QUICK: dict[str, Any] = {"processes": 2, "rounds": 2, "block": 0.005}
 
 
 @pytest.fixture

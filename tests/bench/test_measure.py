@@ -64,7 +64,7 @@ def test_a_function_that_ignores_its_input_gets_no_time() -> None:
 def test_gradients_of_functions_that_return_them() -> None:
     ours = tg.value_and_grad(lambda x: tg.sum(tg.exp(x) * x))
 
-    def theirs(x: Floats) -> tuple[Floats, Floats]:
+    def theirs(x: Floats) -> tuple[np.float64, Floats]:
         return np.sum(np.exp(x) * x), np.exp(x) * (1 + x)
 
     result = bench.measure({"ours": ours, "theirs": theirs}, X[0], backward=True, rounds=2)
@@ -74,10 +74,10 @@ def test_gradients_of_functions_that_return_them() -> None:
 
 
 def test_a_wrong_gradient_is_seen() -> None:
-    def right(x: Floats) -> tuple[Floats, Floats]:
+    def right(x: Floats) -> tuple[np.float64, Floats]:
         return np.sum(x**2), 2 * x
 
-    def wrong(x: Floats) -> tuple[Floats, Floats]:
+    def wrong(x: Floats) -> tuple[np.float64, Floats]:
         return np.sum(x**2), 2.01 * x
 
     result = bench.measure({"right": right, "wrong": wrong}, X[0], backward=True, rounds=2)

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from tapegrad.bench.driver import Options, select
 from tapegrad.bench.errors import BenchError, MalformedFileError
 from tapegrad.bench.report import (
     csv_text,
@@ -43,7 +44,6 @@ from tapegrad.bench.results import (
     Results,
     Run,
 )
-from tapegrad.bench.run import Options, select
 from tapegrad.bench.suite import Suite
 from tapegrad.worker.case import Array, Case
 

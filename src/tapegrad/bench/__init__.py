@@ -8,10 +8,10 @@
 its command line.
 """
 
+from tapegrad.bench.driver import Listener, Options, run
 from tapegrad.bench.errors import BenchError
-from tapegrad.bench.measure import Function, Result, measure
+from tapegrad.bench.functions import Function, Result, measure
 from tapegrad.bench.results import Results
-from tapegrad.bench.run import Listener, Options, run
 from tapegrad.bench.statistics import Ratio
 from tapegrad.bench.suite import Bar, Suite
 from tapegrad.worker.case import Array, Case

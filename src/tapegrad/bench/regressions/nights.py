@@ -18,6 +18,7 @@ import msgspec
 
 from tapegrad.bench import changepoints, frameworks, suites
 from tapegrad.bench.changepoints import SHORTEST, Change
+from tapegrad.bench.driver import Listener, run
 from tapegrad.bench.regressions.changes import (
     BAD,
     MARGIN,
@@ -29,7 +30,6 @@ from tapegrad.bench.regressions.changes import (
     same_conditions,
 )
 from tapegrad.bench.results import CellKey, Results, Run
-from tapegrad.bench.run import Listener, run
 from tapegrad.bench.store import Store
 from tapegrad.bench.suite import Suite
 

@@ -36,11 +36,7 @@ SUITE = Suite(
     summary="a scalar graph of 10,000 operations and a dozen operators, in minutes",
     cases=(
         graphs.graph("chain", 10_000),
-        *(
-            case
-            for case in operators.SUITE.cases
-            if case.op in OPERATORS and case.size == "medium"
-        ),
+        *(case for case in operators.SUITE.cases if case.op in OPERATORS and case.size == "medium"),
     ),
     frameworks=tuple(dict.fromkeys((*SCALAR, *TENSOR))),
     at_level={"graph": SCALAR, "operator": TENSOR},

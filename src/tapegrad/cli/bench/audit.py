@@ -1,8 +1,8 @@
-"""`tapegrad bench audit`: show that known faults are flagged."""
+"""`tapegrad bench audit`: show that known faults are flagged, and how often the bench errs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,15 +11,39 @@ from tapegrad.cli.bench.options import say
 
 if TYPE_CHECKING:
     from tapegrad.bench.audit import Outcome
-    from tapegrad.bench.report.table import Line
+    from tapegrad.bench.calibration import Calibration, Rate
+    from tapegrad.bench.report.table import Line, Table
 
 
-def audit() -> None:
+def audit(
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate", help="Measure false alarms and power with real pairs (minutes)."
+        ),
+    ] = False,
+    agreement: Annotated[
+        bool,
+        typer.Option("--agreement", help="Compare with torch.utils.benchmark on 20 operators."),
+    ] = False,
+    pairs: Annotated[
+        int, typer.Option(metavar="N", min=10, help="Pairs of equals for --calibrate.")
+    ] = 200,
+) -> None:
     """Check that the bench flags known faults.
 
     Contenders with one fault each, and honest ones, are measured like any framework; ends with 1
     if a fault passes unnoticed or an honest contender is flagged.
     """
+    if calibrate:
+        _calibrate(pairs)
+    elif agreement:
+        _agree()
+    else:
+        _audit()
+
+
+def _audit() -> None:
     from tapegrad.bench import audit
     from tapegrad.bench.report.table import Column, Table
     from tapegrad.bench.report.term import print_table
@@ -34,6 +58,84 @@ def audit() -> None:
     if failed:
         say(f"Not as it must be: {', '.join(failed)}.")
     raise typer.Exit(exit_codes.FINE if found.passed else exit_codes.MISSED)
+
+
+def _calibrate(pairs: int) -> None:
+    from tapegrad.bench import calibration
+    from tapegrad.bench.report.term import print_table
+
+    found = calibration.calibrate(
+        pairs, listener=lambda done, total: say(f"case {done} of {total}")
+    )
+    print_table(_rates(found))
+    for reason in found.mistrusted:
+        say(f"An honest contender was {reason}.")
+    raise typer.Exit(exit_codes.MISSED if found.mistrusted else exit_codes.FINE)
+
+
+def _rates(found: Calibration) -> Table:
+    from tapegrad.bench.report.table import Column, Table
+
+    numbers = ("pairs", "alarms", "share", "95 % interval", "median ratio")
+    columns = (
+        Column("compared"),
+        Column("slower by"),
+        *(Column(title, number=True) for title in numbers),
+    )
+    note = (
+        f"{found.runs} runs of {found.processes} processes × {found.rounds} rounds, blocks of "
+        f"{1e3 * found.block:g} ms, {found.seconds:.0f} s in all. Alarms: of equals, any claim of "
+        "a difference; else, the claim that it is slower. Of "
+        f"{found.judged} honest cells {len(found.mistrusted)} were flagged by a guard."
+    )
+    return Table("Calibration", columns, tuple(map(_rate_line, found.rates)), (note,))
+
+
+def _rate_line(rate: Rate) -> Line:
+    from tapegrad.bench.report.table import Entry, Line
+
+    low, high = rate.interval
+    return Line(
+        (
+            Entry("within a run" if rate.paired else "between runs"),
+            Entry(f"{rate.slowdown:.0%}" if rate.slowdown else "0 % (equals)"),
+            Entry(str(rate.pairs)),
+            Entry(str(rate.alarms)),
+            Entry(f"{rate.share:.1%}"),
+            Entry(f"{low:.1%} to {high:.1%}"),
+            Entry(f"{rate.ratio:.3f}"),
+        )
+    )
+
+
+def _agree() -> None:
+    from tapegrad.bench.agreement import MARGIN, compare_methods
+    from tapegrad.bench.report.table import Column, Entry, Line, Table
+    from tapegrad.bench.report.term import print_table
+    from tapegrad.bench.report.text import seconds
+
+    found = []
+    for each in compare_methods():
+        say(f"{each.operator}: {each.ratio:.3f}")
+        found.append(each)
+    titles = ("ours", "torch.utils.benchmark", "ours / theirs")
+    columns = (Column("operator"), *(Column(title, number=True) for title in titles))
+    lines = tuple(
+        Line(
+            (
+                Entry(each.operator),
+                Entry(seconds(each.ours)),
+                Entry(seconds(each.theirs)),
+                Entry(f"{each.ratio:.3f}", "met" if each.holds else "missed"),
+            )
+        )
+        for each in found
+    )
+    print_table(Table("Agreement", columns, lines))
+    apart = [each.operator for each in found if not each.holds]
+    if apart:
+        say(f"More than {MARGIN:.0%} apart: {', '.join(apart)}. Is the machine quiet?")
+    raise typer.Exit(exit_codes.MISSED if apart else exit_codes.FINE)
 
 
 def _line(outcome: Outcome) -> Line:

@@ -124,8 +124,8 @@ def measure(
     verbose: bool,
 ) -> None:
     """Run, show progress, print the tables and end with the code that says how it went."""
+    from tapegrad.bench.driver import run as run_suite
     from tapegrad.bench.report import render
-    from tapegrad.bench.run import run as run_suite
     from tapegrad.bench.store import open_store
     from tapegrad.cli.bench.progress import listener
 

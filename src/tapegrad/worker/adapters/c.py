@@ -69,6 +69,7 @@ class C(Adapter):
     dtypes = ("float64",)
     rows_function = "run_rows"
     steps_function = "run_steps"
+    ops_per_call = 1_000_000
 
     def version(self) -> str:
         """Return the compiler's version."""
@@ -90,7 +91,7 @@ class C(Adapter):
             build=Graph,
             compile=lambda graph, _: partial(self._evaluate, graph),
             phases=("build", "step"),
-            ops_per_call=1_000_000,
+            ops_per_call=self.ops_per_call,
         )
         return evaluations(contender, case, arrays)
 
@@ -122,3 +123,4 @@ class CLanes(C):
 
     rows_function = "run_rows_in_lanes"
     steps_function = ""  # each step needs the one before
+    ops_per_call = 8_000_000  # full lanes at 100,000 operations too

@@ -23,7 +23,8 @@ def _erf(x: AnyArray) -> AnyArray:
     """Error function; NumPy has none, so this is the standard library's, element by element."""
     import math
 
-    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+    result: AnyArray = np.vectorize(math.erf, otypes=[x.dtype])(x)
+    return result
 
 
 def _gelu(x: AnyArray) -> AnyArray:
