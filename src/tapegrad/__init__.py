@@ -53,7 +53,10 @@ else:
             return import_module(f"tapegrad.{name}")
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
-        engine = import_module("tapegrad.scalar")
+        try:
+            engine = import_module("tapegrad.scalar")
+        except ImportError as error:
+            raise AttributeError(f"tapegrad.{name}: the engine is missing: {error}") from error
         names = engine.__all__
         globals().update({each: getattr(engine, each) for each in names})
         globals()["__all__"] = ["errors", *_ERRORS, *names]

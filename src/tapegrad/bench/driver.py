@@ -29,8 +29,9 @@ from tapegrad.worker.case import PHASES, SIZES, Case
 
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "float64")
-#: Who may say what is right, in the order in which they are asked.
+#: Who may say what is right, in the order in which they are asked; at some level others first.
 WITNESSES = ("numpy", "torch", "jax", "tensorflow", "c", "tapegrad")
+FIRST_WITNESSES = {"graph": ("numpy", "c", "tapegrad")}
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -323,7 +324,9 @@ class _Driver:
         if not options.frameworks and case.level in self._suite.at_level:
             taking_part = self._suite.at_level[case.level]
             teams = {name: team for name, team in teams.items() if name in taking_part}
-        lazily = {name: _LazyWorker(team) for name, team in witnesses.items()}
+        first = FIRST_WITNESSES.get(case.level, ())
+        order = sorted(witnesses, key=lambda name: name not in first)
+        lazily = {name: _LazyWorker(witnesses[name]) for name in order}
         Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
 
     def _earlier(self) -> Done:

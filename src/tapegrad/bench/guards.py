@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tapegrad.bench import comparison
+from tapegrad.bench import comparison, machine
 from tapegrad.bench.comparison import Difference
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
@@ -30,8 +30,8 @@ SLACK = 5e-6
 #: Reading a result may cost this multiple of copying it, plus a slack for a transfer's start.
 COPY_FACTOR = 8.0
 COPY_SLACK = 5e-5
-#: Inputs never seen before may cost this multiple (cold caches) plus a slack.
-FRESH_FACTOR = 3.0
+#: Inputs never seen before may cost this multiple (cold caches, new pages) plus a slack.
+FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-5
 #: Processors in use beyond those allowed, as a share and for the interpreter itself.
 CORES_FACTOR = 1.15
@@ -235,6 +235,8 @@ def fresh(probe: Probe) -> Finding | None:
 
 def cores(probe: Probe) -> Finding | None:
     """Demand that no more processors are busy than the run allows."""
+    if probe.threads >= len(machine.usable()):
+        return None
     busy = _cores(probe)
     if busy <= CORES_FACTOR * probe.threads + CORES_SLACK:
         return None

@@ -135,9 +135,12 @@ def _prepared_calls(
 ) -> Timing:
     """Time calls that need a fresh start each: no loop, no warm-up, and at least one."""
     samples: list[float] = []
+    spent = 0.0
     busy, wall = time.process_time(), time.perf_counter()
-    while not samples or (sum(samples) < seconds and len(samples) < MOST):
+    while not samples or (spent < seconds and len(samples) < MOST):
         setup()
-        samples.append(adapter.elapsed(phase.call, 1) / phase.units)
+        elapsed = adapter.elapsed(phase.call, 1)
+        samples.append(elapsed / phase.units)
+        spent += elapsed
     cores = (time.process_time() - busy) / (time.perf_counter() - wall)
     return Timing(samples, 1, 0, True, cores)
