@@ -120,7 +120,7 @@ def run(
             chosen = msgspec.convert(record.options, Options)
             _same_machine(record)
         else:
-            name = suite if isinstance(suite, str) else suite.name
+            name = suite if isinstance(suite, str) else suite.of or suite.name
             chosen = msgspec.convert({"suite": name, **options}, Options)
             record = None
         chosen.check()

@@ -38,4 +38,6 @@ class Suite:
     frameworks: tuple[str, ...] = ("torch", "jax", "numpy")
     #: Who takes part at a level (`graph`, `operator`, …), where not everybody does.
     at_level: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: What the command line calls the suite that these cases were picked from, if any.
+    of: str = ""
     bars: tuple[Bar, ...] = field(default=())

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
@@ -79,6 +80,8 @@ class Nightly(msgspec.Struct, frozen=True):
     comparison: Comparison | None
     alarms: list[Alarm]
     steps: list[Step]
+    #: Whether there is any time at all.
+    measured: bool = True
 
     @property
     def first(self) -> bool:
@@ -97,12 +100,16 @@ class Nightly(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Return 1 on a confirmed regression, else 130 after Ctrl-C, else 0."""
+        """Return 1 on a confirmed regression, 130 after Ctrl-C, 4 without any time, else 0."""
         if self.regressions:
             return 1
-        return 0 if self.status == "finished" else 130
+        if self.status != "finished":
+            return 130
+        return 0 if self.measured else 4
 
     def __str__(self) -> str:
+        if not self.measured:
+            return f"{self.run}: nothing could be measured."
         if self.comparison is None and self.status != "finished":
             return f"{self.run} was interrupted: nothing is compared."
         if self.comparison is None:
@@ -139,7 +146,8 @@ def nightly(
     tonight = run(suite, store=store, listener=listener, **options)
     before = [store.load(each.id) for each in _earlier(store, tonight.run, nights)]
     if not before or not _finished(tonight):
-        return Nightly(tonight.run.id, tonight.run.status, None, [], [])
+        measured = any(cell.timed for cell in tonight.cells)
+        return Nightly(tonight.run.id, tonight.run.status, None, [], [], measured)
     history = _History(store, tonight.run)
     since = history.starts(before, tonight, margin)
     series = list(changes(before, tonight, margin=margin, rate=rate, since=since))
@@ -169,6 +177,7 @@ def nightly(
         comparison=comparison,
         alarms=[Alarm(each, second.get(each.key)) for each in suspects],
         steps=steps,
+        measured=any(cell.timed for cell in tonight.cells),
     )
 
 
@@ -253,6 +262,20 @@ def _choices(
     paths = {frameworks.find(name).name: name for name in asked}
     rest = {name: value for name, value in options.items() if name not in CHOICES}
     for pair in dict.fromkeys((each.framework, each.phase) for each in suspects):
-        chosen = (cases[each.case] for each in suspects if (each.framework, each.phase) == pair)
-        again = Suite(f"{suite.name}-again", f"alarms of {tonight.run.id}", tuple(chosen))
-        yield again, rest | {"frameworks": [paths[pair[0]]], "phases": [pair[1]]}
+        chosen = [cases[each.case] for each in suspects if (each.framework, each.phase) == pair]
+        again = Suite(
+            name=f"{suite.name}-again",
+            summary=f"alarms of {tonight.run.id}",
+            cases=tuple(chosen),
+            of=str(tonight.run.options["suite"]),
+        )
+        labels = [glob.escape(case.label) for case in chosen]
+        yield (
+            again,
+            rest
+            | {
+                "frameworks": [paths[pair[0]]],
+                "phases": [pair[1]],
+                "filter": labels,
+            },
+        )
