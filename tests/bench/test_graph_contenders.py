@@ -51,7 +51,7 @@ def adapter(name: str) -> Adapter:
     return load_adapter(found.file, found.adapter)("cpu", found.threads or 1)
 
 
-class Contender:
+class Evaluator:
     """An adapter behind a session, as a worker holds it."""
 
     def __init__(self, name: str, case: Case, folder: Path) -> None:
@@ -93,7 +93,7 @@ def test_values_and_gradients_are_those_of_the_oracle(
 ) -> None:
     for ops in (100, 1_000):
         chosen = case("graph", family, ops)
-        contender = Contender(name, chosen, tmp_path)
+        contender = Evaluator(name, chosen, tmp_path)
         for seed in (1, 2):
             x = points(chosen, seed)
             contender.feed(x)
@@ -103,7 +103,7 @@ def test_values_and_gradients_are_those_of_the_oracle(
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_the_last_node_as_target(name: str, tmp_path: Path) -> None:
     chosen = case("graph", "chain", 60, target="last")
-    contender = Contender(name, chosen, tmp_path)
+    contender = Evaluator(name, chosen, tmp_path)
     x = points(chosen)
     contender.feed(x)
     found = contender.check()
@@ -114,7 +114,7 @@ def test_the_last_node_as_target(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_what_a_contender_compiles_is_right_too(name: str, tmp_path: Path) -> None:
     chosen = case("graph", "random", 100)
-    contender = Contender(name, chosen, tmp_path)
+    contender = Evaluator(name, chosen, tmp_path)
     x = points(chosen)
     contender.feed(x)
     if "build" in contender.offer["phases"]:
@@ -139,7 +139,7 @@ def test_the_oracle_agrees_with_finite_differences() -> None:
 @pytest.mark.parametrize("name", ["c", "c-pointer", "tapegrad-loop", "numpy"])
 def test_gradient_steps_lead_to_the_same_point(name: str, tmp_path: Path) -> None:
     chosen = case("descend", "random", 200, rows=1, steps=10, rate=1e-3)
-    contender = Contender(name, chosen, tmp_path)
+    contender = Evaluator(name, chosen, tmp_path)
     x = points(chosen)
     contender.feed(x)
     reached = x.copy()
@@ -169,7 +169,7 @@ def test_churn_meets_a_new_graph_at_each_call(
 @pytest.mark.parametrize("name", ["c", "tapegrad-batch", "numpy"])
 def test_churn_can_be_checked_at_any_time(name: str, tmp_path: Path) -> None:
     chosen = case("churn", "random", 100, graphs=2)
-    contender = Contender(name, chosen, tmp_path)
+    contender = Evaluator(name, chosen, tmp_path)
     x = points(chosen)
     contender.feed(x)
     for _ in range(3):
@@ -179,7 +179,7 @@ def test_churn_can_be_checked_at_any_time(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tapegrad", "c", "numpy"])
 def test_the_smallest_call(name: str, tmp_path: Path) -> None:
     chosen = case("call", "product", 1, rows=1)
-    contender = Contender(name, chosen, tmp_path)
+    contender = Evaluator(name, chosen, tmp_path)
     contender.feed(np.array([[2.0, 3.0]]))
     found = contender.check()
     assert found["output0"].tolist() == [11.0]

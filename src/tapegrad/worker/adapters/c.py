@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from tapegrad.worker import native
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import (
-    Contender,
+from tapegrad.worker.evaluator import (
+    Evaluator,
     Result,
     churn,
     descent,
@@ -87,7 +87,7 @@ class C(Adapter):
                 return descent(lambda graph: partial(self._descend, Graph(graph)), case, arrays)
             case "churn":
                 return churn(Graph, self._evaluate, case, arrays)
-        contender = Contender(
+        contender = Evaluator(
             build=Graph,
             compile=lambda graph, _: partial(self._evaluate, graph),
             phases=("build", "step"),

@@ -12,7 +12,7 @@ import numpy as np
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, evaluations, one_by_one
+from tapegrad.worker.evaluator import Evaluator, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
 
 ADAPTERS = {"casadi": "Casadi"}
@@ -71,7 +71,7 @@ class Casadi(Adapter):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
-        contender = Contender(
+        contender = Evaluator(
             build=expression,
             compile=lambda built, _: one_by_one(Machine(built).run),
             ops_per_call=200_000,

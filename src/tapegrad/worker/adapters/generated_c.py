@@ -16,7 +16,7 @@ import numpy as np
 from tapegrad.worker import native
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Result, Run, evaluations
+from tapegrad.worker.evaluator import Evaluator, Result, Run, evaluations
 from tapegrad.worker.graphs import Kind, Op, OpList
 
 ADAPTERS = {"generated-c": "GeneratedC"}
@@ -143,7 +143,7 @@ class GeneratedC(Adapter):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
-        contender = Contender(
+        contender = Evaluator(
             build=source,
             compile=lambda text, _: compiled(text),
             ops_per_call=1_000_000,

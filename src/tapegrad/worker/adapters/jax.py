@@ -22,7 +22,7 @@ from tapegrad.worker.adapter import (
     named_outputs,
 )
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, eager, evaluations, one_by_one
+from tapegrad.worker.evaluator import Evaluator, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
 
 ADAPTERS = {"jax": "Jax", "jax-eager": "JaxEager"}
@@ -184,7 +184,7 @@ class Jax(Adapter):
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready: tracing it is its build, XLA compiles what came of it."""
         jax.config.update("jax_enable_x64", True)
-        contender = Contender(
+        contender = Evaluator(
             build=lambda graph: jax.jit(_value_and_grad(graph)).lower(np.zeros(graph.n_inputs)),
             compile=lambda lowered, _: one_by_one(lowered.compile()),
             ops_per_call=100_000,

@@ -15,7 +15,7 @@ import numpy as np
 
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Result, Run, evaluations
+from tapegrad.worker.evaluator import Evaluator, Result, Run, evaluations
 from tapegrad.worker.graphs import Kind, OpList
 
 ADAPTERS = {"numba": "Numba"}
@@ -127,7 +127,7 @@ class Numba(Adapter):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
-        contender = Contender(
+        contender = Evaluator(
             build=_flat,
             compile=compiled,
             ops_per_call=1_000_000,

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tapegrad.worker import sweep
 from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Work, input_dtype, named_outputs
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, churn, descent, evaluations
+from tapegrad.worker.evaluator import Evaluator, churn, descent, evaluations
 
 ADAPTERS = {"numpy": "Numpy"}
 REQUIRES = ["numpy"]
@@ -139,7 +139,7 @@ class Numpy(Adapter):
                 return descent(lambda graph: partial(sweep.descend, graph), case, arrays)
             case "churn":
                 return churn(lambda graph: graph, sweep.evaluate, case, arrays)
-        contender = Contender(
+        contender = Evaluator(
             build=lambda graph: graph,
             compile=lambda graph, _: partial(sweep.evaluate, graph),
             phases=("step",),

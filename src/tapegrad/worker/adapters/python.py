@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, eager, evaluations, one_by_one
+from tapegrad.worker.evaluator import Evaluator, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, Floats, Kind, OpList
 
 ADAPTERS = {"python-objects": "PythonObjects", "python-tape": "PythonTape"}
@@ -166,7 +166,7 @@ class PythonTape(PythonObjects):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
-        contender = Contender(
+        contender = Evaluator(
             build=IndexTape,
             compile=lambda tape, _: one_by_one(tape.run),
             phases=("build", "step"),

@@ -12,7 +12,7 @@ import numpy as np
 from tapegrad.worker import native
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Result, evaluations
+from tapegrad.worker.evaluator import Evaluator, Result, evaluations
 from tapegrad.worker.graphs import OpList
 
 ADAPTERS = {"rust": "Rust"}
@@ -55,7 +55,7 @@ class Rust(Adapter):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
-        contender = Contender(
+        contender = Evaluator(
             build=Graph,
             compile=lambda graph, _: partial(self._evaluate, graph),
             phases=("build", "step"),

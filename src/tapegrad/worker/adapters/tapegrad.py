@@ -13,9 +13,9 @@ from tapegrad import __version__
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Unsupported, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import (
+from tapegrad.worker.evaluator import (
     MANY,
-    Contender,
+    Evaluator,
     Points,
     Result,
     Run,
@@ -80,7 +80,7 @@ class Tapegrad(Adapter):
         """Make a graph ready."""
         if case.op == "call":
             return self._one_call(case, arrays)
-        contender = Contender(
+        contender = Evaluator(
             build=record,
             compile=lambda recorded, points: self.runner(self.compiled(recorded), points),
             ops_per_call=self.ops_per_call,

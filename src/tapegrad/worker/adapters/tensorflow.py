@@ -12,7 +12,7 @@ import tensorflow as tf
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Run, eager, evaluations, one_by_one
+from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
 
 ADAPTERS = {"tensorflow": "TensorFlow", "tensorflow-eager": "TensorFlowEager"}
@@ -65,7 +65,7 @@ class TensorFlow(Adapter):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready."""
-        contender = Contender(build=traced, compile=compiled, ops_per_call=20_000)
+        contender = Evaluator(build=traced, compile=compiled, ops_per_call=20_000)
         return evaluations(contender, case, arrays)
 
 

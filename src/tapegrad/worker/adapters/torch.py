@@ -21,7 +21,7 @@ from tapegrad.worker.adapter import (
     named_outputs,
 )
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Run, eager, evaluations, one_by_one
+from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
 
 ADAPTERS = {"torch": "Torch", "torch-compile": "TorchCompile"}
@@ -177,7 +177,7 @@ class TorchCompile(Torch):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready."""
-        contender = Contender(
+        contender = Evaluator(
             build=lambda graph: graph,
             compile=self._compiled_graph,
             phases=("compile", "step"),

@@ -16,7 +16,7 @@ import wasmtime
 
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.contender import Contender, Result, evaluations
+from tapegrad.worker.evaluator import Evaluator, Result, evaluations
 from tapegrad.worker.graphs import MOST_OPERANDS, Kind, Op, OpList
 
 ADAPTERS = {"wasm": "Wasm"}
@@ -248,7 +248,7 @@ class Wasm(Adapter):
         config = wasmtime.Config()
         config.parallel_compilation = self.threads > 1
         engine = wasmtime.Engine(config)
-        contender = Contender(
+        contender = Evaluator(
             build=lambda graph: (Writer(graph).module(), 8 * graph.n_nodes),
             compile=lambda built, points: Machine(engine, built, points).run,
             ops_per_call=1_000_000,

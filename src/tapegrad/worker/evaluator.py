@@ -28,7 +28,7 @@ MANY = 1 << 62
 
 
 @dataclass(frozen=True)
-class Contender(Generic[Built]):
+class Evaluator(Generic[Built]):
     """One way to evaluate a graph."""
 
     #: Turns the operations into the contender's own graph, function or source.
@@ -44,25 +44,25 @@ class Contender(Generic[Built]):
     notes: Sequence[str] = field(default=())
 
 
-def evaluations(contender: Contender[Built], case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+def evaluations(evaluator: Evaluator[Built], case: Case, arrays: Mapping[str, AnyArray]) -> Work:
     """Make the evaluation of a graph at the first rows of the points ready."""
     if case.op not in ("graph", "call"):
         raise Unsupported(f"no {case.op} in this contender")
     graph = graphs.of_case(case)
-    rows = max(1, contender.ops_per_call // len(graph.ops))
-    points = Points(case, arrays, rows, contender.precision)
+    rows = max(1, evaluator.ops_per_call // len(graph.ops))
+    points = Points(case, arrays, rows, evaluator.precision)
     runs: list[Run] = []
     fresh: list[Built] = []
 
     def build() -> Built:
-        return contender.build(graph)
+        return evaluator.build(graph)
 
     def forget() -> None:
         runs.clear()
         fresh[:] = [build()]
 
     def compile_fresh() -> Run:
-        runs[:] = [contender.compile(fresh[0], points.rows)]
+        runs[:] = [evaluator.compile(fresh[0], points.rows)]
         return runs[0]
 
     def step() -> Result:
@@ -86,11 +86,11 @@ def evaluations(contender: Contender[Built], case: Case, arrays: Mapping[str, An
         "step": Phase(step, units=len(points.rows)),
     }
     return Work(
-        phases={name: phases[name] for name in contender.phases},
+        phases={name: phases[name] for name in evaluator.phases},
         feed=points.feed,
         arrays=read,
-        precision=contender.precision,
-        notes=list(contender.notes),
+        precision=evaluator.precision,
+        notes=list(evaluator.notes),
     )
 
 
@@ -201,9 +201,9 @@ def one_by_one(evaluate: Callable[[Floats], tuple[Any, Any]]) -> Run:
 
 def eager(
     evaluate: Callable[[OpList, Floats], tuple[Any, Any]], ops_per_call: int
-) -> Contender[OpList]:
+) -> Evaluator[OpList]:
     """Describe a contender that goes through the operations anew at each point."""
-    return Contender(
+    return Evaluator(
         build=lambda graph: graph,
         compile=lambda graph, _: one_by_one(lambda point: evaluate(graph, point)),
         phases=("step",),
