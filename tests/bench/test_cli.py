@@ -359,6 +359,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
         (("bench", "run", "operators", "--processes", "0"), "processes must be from 1"),
         (("bench", "run", "operators", "--rounds", "-1"), "rounds must be from 1"),
         (("bench", "run", "operators", "--block", "0"), "seconds above 0"),
+        (("bench", "run", "operators", "--cache", "could"), "Did you mean cold"),
         (("bench", "run", "operators", "--timeout", "0"), "seconds above 0"),
         (("bench", "run", "operators", "--chart", "x.pdf"), "ends in .png"),
         (("bench", "run", "operators", "--chart", "no/x.png"), "no folder"),

@@ -87,6 +87,19 @@ def test_blocks_are_nested_and_interleaved(store: Path) -> None:
     assert all(len(block.samples) >= 5 and min(block.samples) > 0 for block in results.blocks)
 
 
+def test_cold_caches_make_large_copies_slower(store: Path) -> None:
+    """Half a megabyte comes from memory and not from a cache."""
+    suite = bench.Suite("own", "", (bench.Case("operator", "add", (
+        bench.Array("x", (256, 256)), bench.Array("y", (256, 256))), phases=("forward",)),),
+    )  # fmt: skip
+    times = {}
+    for cache in ("warm", "cold"):
+        results = bench.run(suite, frameworks=["numpy"], store=store, cache=cache, **QUICK)
+        times[cache] = min(min(block.samples) for block in results.blocks)
+        assert results.run.options["cache"] == cache
+    assert times["cold"] > 1.3 * times["warm"]
+
+
 def test_one_witness_is_unconfirmed(store: Path, tmp_path: Path) -> None:
     """An operator that one framework alone can do has nobody to confirm it."""
     own = adapter(

@@ -28,6 +28,7 @@ from tapegrad.bench.suite import Suite
 from tapegrad.worker.case import PHASES, SIZES, Case
 
 DEVICES = ("cpu", "cuda")
+CACHES = ("warm", "cold")
 DTYPES = ("float32", "float64")
 #: Who may say what is right, in the order in which they are asked; at some level others first.
 WITNESSES = ("numpy", "torch", "jax", "tensorflow", "c", "tapegrad")
@@ -49,6 +50,8 @@ class Options(msgspec.Struct, frozen=True):
     rounds: int = 3
     #: Length of a block in seconds.
     block: float = 0.02
+    #: `warm`, or `cold`: emptied before each call.
+    cache: str = "warm"
     memory: bool = False
     #: Longest answer to one message, in seconds.
     timeout: float = 60.0
@@ -61,6 +64,7 @@ class Options(msgspec.Struct, frozen=True):
             ("phase", self.phases, PHASES),
             ("dtype", [self.dtype] if self.dtype else [], DTYPES),
             ("device", [self.device], DEVICES),
+            ("cache", [self.cache], CACHES),
         ):
             for name in names:
                 if name not in known:
@@ -318,6 +322,7 @@ class _Driver:
             rounds=options.rounds,
             seconds=options.block,
             threads=options.threads,
+            cold=options.cache == "cold",
             seed=options.seed,
             memory=options.memory,
         )

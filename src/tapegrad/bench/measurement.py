@@ -36,6 +36,8 @@ class Settings:
     #: Length of a block.
     seconds: float = 0.02
     threads: int = 1
+    #: Whether caches are emptied before each call.
+    cold: bool = False
     seed: int = 0
     #: Whether to measure memory, in a process of its own.
     memory: bool = False
@@ -275,7 +277,9 @@ class Measurement:
         try:
             worker = self._ready_worker(key, process)
             start = time.perf_counter()
-            worker.send("time", phase=key.phase, seconds=self.settings.seconds)
+            worker.send(
+                "time", phase=key.phase, seconds=self.settings.seconds, cold=self.settings.cold
+            )
             self._store_block()  # the last one, while this worker warms up
             answer = worker.receive()
             self._costs[key] = max(self._costs.get(key, 0.0), time.perf_counter() - start)

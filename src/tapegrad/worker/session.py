@@ -7,7 +7,7 @@ in the run's folder (.npy), messages carry their paths.
     prepare  case, arrays                                -> phases, notes
     feed     arrays, cotangents                          -> nothing
     check    phase, folder                               -> results as files
-    time     phase, seconds                              -> samples
+    time     phase, seconds, cold                        -> samples
     repeat   phase, calls, folder                        -> results of the last call as files
     read     phase, count                                -> cost of a call alone and when read
     fresh    phase, count                                -> cost of calls on inputs never seen
@@ -103,11 +103,11 @@ class Session:
             part.setup()
         return {"arrays": self._save(phase, part.call(), Path(folder)), "units": part.units}
 
-    def do_time(self, phase: str, seconds: float) -> dict[str, Any]:
+    def do_time(self, phase: str, seconds: float, cold: bool = False) -> dict[str, Any]:
         """Measure one block."""
         controls = self._controls.run()
         part = self._phase(phase)
-        found = timing.block(self.adapter, part, seconds)
+        found = timing.block(self.adapter, part, seconds, cold)
         return asdict(found) | {"controls": controls, "units": part.units}
 
     def do_repeat(self, phase: str, calls: int, folder: str | None) -> dict[str, Any]:

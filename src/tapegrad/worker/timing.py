@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import median
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tapegrad.worker.adapter import Adapter, Phase
 
 #: The shortest sample, in steps of the clock and in seconds.
@@ -22,6 +25,9 @@ CLOCK_STEPS = 1_000
 SHORTEST_SAMPLE = 2e-4
 #: Samples in a block, if its time allows.
 FEWEST, MOST = 5, 100
+#: Written before each call to make caches cold, and the calls of such a block.
+FLUSHED_BYTES = 1 << 27
+COLD_CALLS = 10
 #: Warm-up: window of samples, largest difference of its halves, and its limit in block lengths.
 WINDOW = 8
 DRIFT = 0.02
@@ -67,12 +73,25 @@ def quiet() -> Iterator[None]:
             gc.enable()
 
 
-def block(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
-    """Time one phase for about `seconds`, after warming up."""
+def block(adapter: Adapter, phase: Phase, seconds: float, cold: bool = False) -> Timing:
+    """Time one phase for about `seconds`, after warming up, or with cold caches each time."""
     with quiet():
+        if cold and phase.setup is None:
+            phase.call()
+            return _prepared_calls(adapter, phase, flush_caches, seconds, COLD_CALLS)
         if phase.setup is not None:
             return _prepared_calls(adapter, phase, phase.setup, seconds)
         return _looped_calls(adapter, phase, seconds)
+
+
+@cache
+def _elsewhere() -> NDArray[np.float64]:
+    return np.zeros(FLUSHED_BYTES // 8)
+
+
+def flush_caches() -> None:
+    """Write so much other memory that nothing of a phase is left in the caches."""
+    _elsewhere().__iadd__(1.0)
 
 
 def _looped_calls(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
@@ -131,13 +150,13 @@ def _stationary(window: list[float]) -> bool:
 
 
 def _prepared_calls(
-    adapter: Adapter, phase: Phase, setup: Callable[[], object], seconds: float
+    adapter: Adapter, phase: Phase, setup: Callable[[], object], seconds: float, most: int = MOST
 ) -> Timing:
     """Time calls that need a fresh start each: no loop, no warm-up, and at least one."""
     samples: list[float] = []
     spent = 0.0
     busy, wall = time.process_time(), time.perf_counter()
-    while not samples or (spent < seconds and len(samples) < MOST):
+    while not samples or (spent < seconds and len(samples) < most):
         setup()
         elapsed = adapter.elapsed(phase.call, 1)
         samples.append(elapsed / phase.units)

@@ -27,7 +27,7 @@ RATE = 0.05
 BAD = ("regressed", "broken")
 QUIET = ("same", "undecided")
 #: What a run's options say about the conditions of its times.
-CONDITIONS = ("device", "threads")
+CONDITIONS = ("device", "threads", "cache")
 #: Processes of several runs are numbered apart by this.
 APART = 1_000
 

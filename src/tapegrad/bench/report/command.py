@@ -17,6 +17,7 @@ DEFAULTS: dict[str, Any] = {
     "processes": 3,
     "rounds": 3,
     "block": 0.02,
+    "cache": "warm",
     "timeout": 60.0,
     "seed": 0,
 }

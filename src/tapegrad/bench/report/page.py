@@ -57,7 +57,9 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     yield "frameworks", ", ".join(named) or "none"
     options = run.options
     if "threads" in options:
-        yield "threads", f"{options['threads']}, device {options.get('device', 'cpu')}"
+        cache = options.get("cache", "warm")
+        device = options.get("device", "cpu")
+        yield "threads", f"{options['threads']}, device {device}, {cache} caches"
     if "processes" in options:
         design = f"{options['processes']} processes × {options['rounds']} rounds"
         yield "design", f"{design}, blocks of {1e3 * options['block']:g} ms"

@@ -9,6 +9,7 @@ import typer
 from tapegrad.cli.bench import changes
 from tapegrad.cli.bench.options import (
     BlockOption,
+    CacheOption,
     DeviceOption,
     DtypeOption,
     FilterOption,
@@ -49,6 +50,7 @@ def nightly(
     processes: ProcessesOption = None,
     rounds: RoundsOption = None,
     block: BlockOption = None,
+    cache: CacheOption = None,
     memory: MemoryOption = None,
     timeout: TimeoutOption = None,
     seed: SeedOption = None,
@@ -74,6 +76,7 @@ def nightly(
         processes=processes,
         rounds=rounds,
         block=block,
+        cache=cache,
         memory=memory,
         timeout=timeout,
         seed=seed,

@@ -59,6 +59,10 @@ RoundsOption = Annotated[
 BlockOption = Annotated[
     float | None, typer.Option(metavar="SECONDS", help="Length of a visit. Default: 0.02.")
 ]
+CacheOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="warm, or cold: emptied before each call. Default: warm."),
+]
 MemoryOption = Annotated[
     bool | None,
     typer.Option("--memory/--no-memory", help="Measure memory too, in processes of its own."),

@@ -10,6 +10,7 @@ import typer
 from tapegrad.cli import exit_codes
 from tapegrad.cli.bench.options import (
     BlockOption,
+    CacheOption,
     ChartOption,
     DeviceOption,
     DtypeOption,
@@ -53,6 +54,7 @@ def run(
     processes: ProcessesOption = None,
     rounds: RoundsOption = None,
     block: BlockOption = None,
+    cache: CacheOption = None,
     memory: MemoryOption = None,
     timeout: TimeoutOption = None,
     seed: SeedOption = None,
@@ -86,6 +88,7 @@ def run(
         processes=processes,
         rounds=rounds,
         block=block,
+        cache=cache,
         memory=memory,
         timeout=timeout,
         seed=seed,
