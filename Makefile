@@ -51,7 +51,7 @@ SANITIZED_INSTALL = $(PIP) install --no-build-isolation --no-deps \
 	-Ccmake.define.TAPEGRAD_SANITIZE=ON -Cinstall.strip=false
 
 sanitize: $(SANITIZED)/all/.installed  ## all tests but those that build packages, under sanitizers
-	PYTHONPATH=$(SANITIZED)/all $(SANITIZE) -m "not slow"
+	PYTHONPATH=$(SANITIZED)/all $(SANITIZE) -m "not slow" --ignore=tests/bench
 
 sanitize-quick: $(SANITIZED)/baseline/.installed  ## a subset of about two minutes, one instruction set
 	PYTHONPATH=$(SANITIZED)/baseline $(SANITIZE) -m "not slow" tests/core/test_lanes.py \

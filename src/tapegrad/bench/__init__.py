@@ -8,12 +8,18 @@
 its command line.
 """
 
-from tapegrad.bench.driver import Listener, Options, run
-from tapegrad.bench.errors import BenchError
-from tapegrad.bench.functions import Function, Result, measure
-from tapegrad.bench.results import Results
-from tapegrad.bench.statistics import Ratio
-from tapegrad.bench.suite import Bar, Suite
+try:
+    from tapegrad.bench.driver import Listener, Options, run
+    from tapegrad.bench.errors import BenchError
+    from tapegrad.bench.functions import Function, Result, measure
+    from tapegrad.bench.results import Results
+    from tapegrad.bench.statistics import Ratio
+    from tapegrad.bench.suite import Bar, Suite
+except ModuleNotFoundError as error:
+    advice = "pip install 'tapegrad[bench]'"
+    raise ImportError(
+        f"tapegrad.bench needs {error.name}, which its extra has: {advice}"
+    ) from error
 from tapegrad.worker.case import Array, Case
 
 __all__ = [

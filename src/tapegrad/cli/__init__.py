@@ -6,7 +6,10 @@ import sys
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
+try:
+    import typer
+except ImportError:
+    sys.exit("The command line needs an extra: pip install 'tapegrad[bench]'")
 
 from tapegrad import __version__
 from tapegrad.cli import bench
