@@ -18,10 +18,21 @@ from typing import Any, NamedTuple
 import pytest
 
 from tapegrad import __version__
-from tapegrad.bench.results import TIMED
+from tapegrad.bench.results import TIMED, Machine, Run
+from tapegrad.bench.store import open_store
 from tapegrad.cli import main
 
-COMMANDS = ("run", "list", "frameworks", "report", "compare", "nightly", "audit", "machine")
+COMMANDS = (
+    "run",
+    "list",
+    "frameworks",
+    "runs",
+    "report",
+    "compare",
+    "nightly",
+    "audit",
+    "machine",
+)
 #: Contenders that are always there.
 FRAMEWORKS = "numpy,c"
 #: The least that a run can be.
@@ -229,6 +240,33 @@ def test_a_report_goes_to_a_file_and_is_read_back(here: Here, home: Path) -> Non
 
 
 @pytest.mark.usefixtures("measured")
+def test_runs_are_listed(here: Here, home: Path) -> None:
+    found = here(home, "bench", "runs", "--suite", "tiny")
+    assert found.returncode == 0, found.stderr
+    for words in (document(here, home)["results"]["run"]["id"], "finished", "numpy, c"):
+        assert words in found.stdout
+    unknown = here(home, "bench", "runs", "--suite", "tin")
+    assert unknown.returncode == 2
+    assert "Did you mean tiny" in unknown.stderr
+
+
+def test_an_empty_store_lists_no_runs_and_says_so(here: Here, tmp_path: Path) -> None:
+    found = here(tmp_path, "bench", "runs")
+    assert (found.returncode, found.stdout) == (0, "")
+    assert "is empty" in found.stderr
+
+
+def test_long_lists_of_runs_are_cut_and_say_so(here: Here, tmp_path: Path) -> None:
+    with open_store(tmp_path / "r.sqlite") as store:
+        for number in range(3):
+            store.begin(Run(f"r{number}", "s", float(number), Machine("f", "here")), [], [])
+    found = here(tmp_path, "bench", "runs", "--limit", "2", "--store", "r.sqlite")
+    shown = [word for word in found.stdout.split() if word in ("r0", "r1", "r2")]
+    assert shown == ["r2", "r1"]
+    assert "--limit 4" in found.stderr
+
+
+@pytest.mark.usefixtures("measured")
 def test_a_run_compared_with_itself_has_not_changed(here: Here, home: Path) -> None:
     found = here(home, "bench", "compare", "latest", "tiny:latest", "--all")
     assert found.returncode == 0, found.stderr
@@ -374,7 +412,15 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
         (("bench", "report", "--output", "no/x.md"), "the store is empty"),
         (("bench", "compare", "a"), "RUN_B"),
         (("bench", "compare", "a", "b"), "the store is empty"),
+        (("bench", "compare", "a", "b", "--margin", "-1"), "margin must be a share"),
+        (("bench", "compare", "a", "b", "--rate", "2"), "rate must be a share"),
         (("bench", "nightly", "operatos"), "Did you mean operators"),
+        (("bench", "nightly", "operators", "--margin", "-1"), "margin must be a share"),
+        (("bench", "nightly", "operators", "--margin", "nan"), "margin must be a share"),
+        (("bench", "nightly", "operators", "--rate", "0"), "rate must be a share"),
+        (("bench", "nightly", "operators", "--rate", "2"), "rate must be a share"),
+        (("bench", "nightly", "operators", "--nights", "0"), "--nights"),
+        (("bench", "runs", "--limit", "0"), "--limit"),
         (("bench", "machine", "--mesure"), "--measure"),
     ],
 )

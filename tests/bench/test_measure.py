@@ -121,3 +121,56 @@ def test_unknown_names_are_met_with_the_known_ones() -> None:
         result.time("mime")
     with pytest.raises(bench.BenchError, match="framework"):
         bench.measure({"mine": bench.Function(fast, "tourch")}, X)
+
+
+def test_a_fault_in_float32_alone_is_seen() -> None:
+    """A thousandth is far beyond rounding, also where a million elements come in."""
+    x = np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)
+
+    def faulty(x: NDArray[np.floating]) -> NDArray[np.floating]:
+        return np.tanh(x) * x.dtype.type(1.001 if x.dtype == np.float32 else 1)
+
+    result = bench.measure({"right": np.tanh, "faulty": faulty}, x, rounds=2)
+    assert result.verdict("faulty") == "wrong" and result.verdict("right") == "checked"
+
+
+def test_functions_of_float32_alone_are_compared_in_it() -> None:
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+
+    def narrow(x: NDArray[np.floating]) -> NDArray[np.floating]:
+        if x.dtype != np.float32:
+            raise TypeError("float32 only")
+        return x @ x
+
+    result = bench.measure({"a": narrow, "b": lambda x: narrow(x) * 1.0}, x, rounds=2)
+    assert result.verdict("a") == result.verdict("b") == "checked"
+
+
+def test_inputs_of_zeros_are_varied_too() -> None:
+    result = bench.measure({"a": np.cos, "b": lambda x: np.sin(x + np.pi / 2)}, np.zeros((4, 4)))
+    assert result.verdict("a") == "mistrusted"  # constant: cos(0) everywhere
+    result = bench.measure({"a": np.sinh, "b": lambda x: (np.exp(x) - np.exp(-x)) / 2}, X * 0 + X)
+    assert result.verdict("a") == "checked"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"contenders": {"f": 3}}, "a name and a function"),
+        ({"contenders": [fast]}, "at least one function"),
+        ({"rounds": 0}, "rounds"),
+        ({"block": -1.0}, "block"),
+        ({"inputs": {"a/b": X}}, "names like variables"),
+        ({"contenders": {"torch": fast}}, "cannot import"),
+    ],
+)
+def test_more_wrong_use(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(bench.BenchError, match=message):
+        bench.measure(**({"contenders": {"f": fast}, "inputs": X} | arguments))  # type: ignore[arg-type]
+
+
+def test_what_is_no_number_is_failed_with_the_reason() -> None:
+    result = bench.measure({"mine": fast, "none": lambda x: None}, X, rounds=2)
+    assert result.verdict("none") == "failed" and result.verdict("mine") == "unconfirmed"
+    result = bench.measure({"plain": np.tanh}, X, backward=True, rounds=2)
+    assert "(value, gradients)" in result.results.cells[-1].reason

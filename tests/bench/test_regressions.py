@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tapegrad.bench.driver import Listener
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions import Nightly, compare, nightly
 from tapegrad.bench.regressions.changes import changes
-from tapegrad.bench.regressions.nights import _earlier, _History
+from tapegrad.bench.regressions.nights import _again, _earlier, _History
 from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
@@ -118,6 +119,35 @@ def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
     assert {case["op"] for run in again for case in store.load(run.id).cases} >= set(NEW)
     found = compare(store, first.run, changed.run)
     assert [series.op for series in found.regressions] == ["softmax"]
+
+
+class _CtrlC(Listener):
+    """Interrupts at the first case."""
+
+    def case(self, index: int, case: Case) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_night_says_so_and_how_to_go_on(store: Store) -> None:
+    found = nightly(store, NETWORK, frameworks=["numpy"], listener=_CtrlC())
+    assert found.exit_code == 130
+    assert f"{found.run} was interrupted" in str(found)
+    assert f"tapegrad bench run --resume {found.run}" in str(found)
+
+
+def test_a_confirmation_that_is_interrupted_is_the_last(store: Store) -> None:
+    options = {"frameworks": ["numpy"], "processes": 1, "rounds": 1, "block": 0.001}
+    found = list(_again(store, _CtrlC(), [(NETWORK, options), (NETWORK, options)]))
+    assert [each.run.status for each in found] == ["interrupted"]
+
+
+@pytest.mark.parametrize("wrong", [{"margin": -1.0}, {"rate": 2.0}, {"nights": 0}])
+def test_options_that_decide_nothing_are_refused_before_anything_is_measured(
+    store: Store, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(BenchError, match=f"{next(iter(wrong))} must be"):
+        nightly(store, NETWORK, frameworks=["numpy"], **wrong)
+    assert store.runs() == []
 
 
 # What is decided on given numbers

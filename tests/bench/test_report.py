@@ -32,12 +32,13 @@ from tapegrad.bench.report.chart import draw, spread_out
 from tapegrad.bench.report.command import DEFAULTS, command_for
 from tapegrad.bench.report.figures import EVALUATIONS, Figure
 from tapegrad.bench.report.page import page_of
-from tapegrad.bench.report.text import number, seconds, size, spread
+from tapegrad.bench.report.text import spread
 from tapegrad.bench.results import (
     TIMED,
     UNTIMED,
     Block,
     Cell,
+    CellKey,
     Framework,
     Machine,
     Memory,
@@ -45,6 +46,7 @@ from tapegrad.bench.results import (
     Run,
 )
 from tapegrad.bench.suite import Suite
+from tapegrad.bench.units import number, seconds, size
 from tapegrad.worker.case import Array, Case
 
 ADD = Case("operator", "add", (Array("x", (4, 4)), Array("y", (4, 4))))
@@ -368,6 +370,47 @@ def test_labels_keep_their_order_and_their_distance() -> None:
     assert all(b - a >= 0.1 - 1e-12 for a, b in pairwise(places))
     assert places[-1] == 0.9
     assert math.isclose(sum(places[:4]) / 4, 0.0125)
+
+
+def test_an_interval_that_says_nothing_is_not_spelled_out() -> None:
+    assert spread(1.0, 1 / 11, 11.0) == "±1000%"
+    assert spread(1.0, 1e-9, 1e9) == "±>1000%"
+
+
+def test_one_process_and_one_round_are_singular() -> None:
+    single = results_of([ADD], [(ADD, "torch", "forward", 1e-6)])
+    options = single.run.options | {"processes": 1, "rounds": 1}
+    run = msgspec.structs.replace(single.run, options=options)
+    one = [block for block in single.blocks if (block.process, block.round) == (0, 0)]
+    text = report_text(msgspec.structs.replace(single, run=run, blocks=one))
+    assert "1 process × 1 round, blocks" in text
+    assert "1 process, 1 block, 5 samples" in text
+
+
+def test_the_method_says_what_becomes_of_outliers(plain: Results) -> None:
+    method = dict(page_of(report_on(plain)).remarks)["Method"]
+    assert "2.5 robust standard deviations" in " ".join(method)
+
+
+def test_a_command_names_a_contender_once() -> None:
+    options = {"suite": "operators", "frameworks": ["numpy", "c", "numpy"]}
+    run = Run("r", "operators", 0.0, Machine("f", "laptop"), options)
+    assert " --frameworks numpy,c --filter " in command_for(run, "exp 4")
+
+
+def test_cells_and_blocks_are_found_also_after_lists_changed(plain: Results) -> None:
+    key = CellKey(ADD.key, "jax", "forward")
+    cell, blocks_before = plain.cell(key), plain.blocks_of(key)
+    assert cell is not None
+    assert cell.key == key
+    order = [(round, process) for round in range(3) for process in range(2)]
+    assert [(block.round, block.process) for block in blocks_before] == order
+    late = msgspec.structs.replace(blocks_before[-1], round=9)
+    plain.blocks.append(late)
+    assert plain.blocks_of(key) == [*blocks_before, late]
+    plain.cells = [each for each in plain.cells if each.key != key]
+    assert plain.cell(key) is None
+    assert b"_kept" not in msgspec.json.encode(plain)
 
 
 def test_numbers_have_three_digits() -> None:

@@ -245,6 +245,32 @@ def test_a_run_is_found_by_what_people_type(store: Store, text: str, id: str) ->
     assert store.resolve(text).id == id
 
 
+def test_the_latest_is_no_confirmation_unless_asked_for(store: Store) -> None:
+    for number, suite in enumerate(["quick", "quick-again", "quick", "quick-again"]):
+        store.begin(run(f"r{number}", suite, float(number)), [], [])
+    found = {
+        text: store.resolve(text).id
+        for text in ("latest", "latest~1", "quick:latest~1", "quick-again:latest", "r1")
+    }
+    assert list(found.values()) == ["r2", "r0", "r0", "r3", "r1"]
+    with pytest.raises(UnknownRunError):
+        store.resolve("latest~2")
+
+
+def test_summaries_say_how_much_each_run_holds(store: Store) -> None:
+    store.begin(run("a", "quick", 1.0), [], [])
+    store.begin(run("b", "nightly", 2.0), [], [])
+    for name in ("torch", "numpy"):
+        store.add_cell("a", Cell(CASE.key, name, "forward", "checked"))
+    store.add_block("a", block())
+    assert [(each.run.id, *each[1:]) for each in store.summaries()] == [
+        ("b", [], 0, 0),
+        ("a", ["torch", "numpy"], 2, 1),
+    ]
+    assert [each.run.id for each in store.summaries("quick")] == ["a"]
+    assert [each.run.id for each in store.summaries(limit=1)] == ["b"]
+
+
 @pytest.mark.parametrize("text", ["latest~2", "nightly:latest", "r3", "", "R1", "%", "latest~-1"])
 def test_a_run_that_is_not_there_is_named_with_the_nearest(store: Store, text: str) -> None:
     store.begin(run("r1x"), [], [])
@@ -596,6 +622,12 @@ def test_a_file_in_the_place_of_a_folder_is_told(path: Path) -> None:
     path.touch()
     with pytest.raises(NotAStoreError, match="name another place"):
         open_store(path / "results.sqlite")
+
+
+def test_a_file_where_none_can_be_is_told_as_a_file() -> None:
+    with pytest.raises(StoreError, match=r"folder|name another place") as caught:
+        open_store("/proc/results.sqlite")
+    assert "server" not in str(caught.value)
 
 
 def test_a_database_of_something_else_is_refused(path: Path) -> None:

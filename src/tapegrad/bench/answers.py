@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.results import UNTIMED
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+Precision = Literal["float16", "float32", "float64"]
+Phase = Literal["build", "compile", "forward", "backward", "step", "inference"]
+#: Kinds of arrays that results may be: booleans, integers and real numbers.
+KINDS = "biuf"
 
 
 class Nothing(msgspec.Struct):
@@ -28,10 +35,10 @@ class Hello(msgspec.Struct):
 class Prepare(msgspec.Struct):
     """What it offers for a case."""
 
-    phases: list[str]
+    phases: list[Phase]
     looped: list[str]
     joint: bool
-    precision: str | None
+    precision: Precision | None
     notes: list[str]
 
 
@@ -51,6 +58,12 @@ class Time(msgspec.Struct, forbid_unknown_fields=True):
     warmup_calls: int
     stationary: bool
     cores: float
+
+
+class OwnTool(msgspec.Struct):
+    """What the framework's own tool found."""
+
+    seconds: Positive | None
 
 
 class Read(msgspec.Struct):
@@ -77,8 +90,8 @@ class Cores(msgspec.Struct):
 class Peaks(msgspec.Struct, forbid_unknown_fields=True):
     """Memory."""
 
-    allocator: int | None
-    resident: int | None
+    allocator: Bytes | None
+    resident: Bytes | None
 
 
 ANSWERS: dict[str, type[msgspec.Struct]] = {
@@ -92,6 +105,7 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
     "fresh": Fresh,
     "cores": Cores,
     "memory": Peaks,
+    "own_tool": OwnTool,
 }
 
 
@@ -109,3 +123,18 @@ def check(do: str, answer: Any) -> dict[str, Any]:
         raise WorkerError("failed", f"answered `{do}` with rubbish: {error}") from None
     found: dict[str, Any] = answer
     return found
+
+
+def load(answer: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    """Read the arrays that an answer names; raises `WorkerError`."""
+    return {name: _load(name, path) for name, path in answer["arrays"].items()}
+
+
+def _load(name: str, path: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path)
+    except (OSError, ValueError) as error:
+        raise WorkerError("failed", f"{name} is no array of numbers: {error}") from None
+    if array.dtype.kind not in KINDS:
+        raise WorkerError("failed", f"{name} holds {array.dtype}, not real numbers")
+    return array

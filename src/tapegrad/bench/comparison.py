@@ -8,12 +8,15 @@ square of all elements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tapegrad.worker.case import Case
 
 AnyArray = NDArray[Any]
 
@@ -26,6 +29,15 @@ class Difference:
 
     reason: str
     error: float | None = None
+
+
+def terms_of(case: Case, wanted: Mapping[str, AnyArray]) -> int:
+    """Return the terms behind one number: the case's own, or as many as inputs reach an output."""
+    if case.reduction:
+        return case.reduction
+    taken = sum(math.prod(array.shape) for array in case.inputs)
+    given = sum(array.size for name, array in wanted.items() if name.startswith("output"))
+    return max(1, taken // max(given, 1))
 
 
 def tolerance(dtype: str, terms: float) -> float:

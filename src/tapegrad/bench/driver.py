@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-import os
+import math
 import shutil
 import subprocess
 import tempfile
@@ -16,26 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
 from tapegrad.bench import frameworks, machine, suites
-from tapegrad.bench.errors import BenchError, UnknownNameError, WorkerError
+from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError, WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.measurement import Done, Measurement, Settings
 from tapegrad.bench.process import Worker, WorkerProcess
 from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
-from tapegrad.worker.case import PHASES, SIZES, Case
+from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
 
 DEVICES = ("cpu", "cuda")
 CACHES = ("warm", "cold")
-DTYPES = ("float32", "float64")
 #: Who may say what is right, in the order in which they are asked; at some level others first.
 WITNESSES = ("numpy", "torch", "jax", "tensorflow", "c", "tapegrad")
 FIRST_WITNESSES = {"graph": ("numpy", "c", "tapegrad")}
 
 
-class Options(msgspec.Struct, frozen=True):
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What to run and how thoroughly. Stored with the run, so that it can be resumed."""
 
     suite: str
@@ -57,6 +57,20 @@ class Options(msgspec.Struct, frozen=True):
     timeout: float = 60.0
     seed: int = 0
 
+    @classmethod
+    def read(cls, content: dict[str, Any]) -> Options:
+        """Make options of what a caller or the store has; paths become absolute."""
+        for name in content:
+            if name not in cls.__struct_fields__:
+                raise UnknownNameError("option", name, cls.__struct_fields__)
+        try:
+            read = msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            raise BenchError(_told(error)) from None
+        suite = str(Path(read.suite).absolute()) if read.suite.endswith(".py") else read.suite
+        names = [frameworks.absolute(name) for name in read.frameworks]
+        return msgspec.structs.replace(read, suite=suite, frameworks=names)
+
     def check(self) -> None:
         """Refuse what does not exist, with the nearest name."""
         for kind, names, known in (
@@ -69,16 +83,24 @@ class Options(msgspec.Struct, frozen=True):
             for name in names:
                 if name not in known:
                     raise UnknownNameError(kind, name, known)
-        cores = os.cpu_count() or 1
+        frameworks.check_threads(self.threads)
         for kind, number, least, most in (
-            ("threads", self.threads, 1, cores),
             ("processes", self.processes, 1, 64),
             ("rounds", self.rounds, 1, 1000),
+            ("seed", self.seed, 0, 2**63 - 1),
         ):
             if not least <= number <= most:
                 raise BenchError(f"{kind} must be from {least} to {most}, not {number}.")
-        if not 0 < self.block <= 60 or not self.timeout > 0:
+        if not 0 < self.block <= 60 or not 0 < self.timeout < math.inf:
             raise BenchError("block and timeout are seconds above 0; a block has 60 at most.")
+
+
+def _told(error: msgspec.ValidationError) -> str:
+    """Say in our words what msgspec found, as "Expected `array`, got `str` - at `$.filter`"."""
+    what, _, where = str(error).partition(" - at ")
+    name = where.strip("`").removeprefix("$.")
+    words = what.replace("`", "").replace("Expected array", "Expected a list")
+    return f"option {name}: {words[:1].lower()}{words[1:]}." if name else f"options: {what}."
 
 
 class Listener:
@@ -117,26 +139,61 @@ def run(
     run's id, or "latest") goes on where the run stopped, with the run's own options.
     """
     listener = listener or Listener()
+    _expect_suite(suite)
     opened = store if isinstance(store, Store) else open_store(store)
     try:
-        if resume is not None:
-            record = opened.resolve(resume)
-            chosen = msgspec.convert(record.options, Options)
-            _same_machine(record)
-        else:
-            name = suite if isinstance(suite, str) else suite.of or suite.name
-            chosen = msgspec.convert({"suite": name, **options}, Options)
-            record = None
+        record = None if resume is None else _resumed(opened, resume, options)
+        name = suite if isinstance(suite, str) else suite.of or suite.name
+        chosen = Options.read(record.options if record else {"suite": name, **options})
         chosen.check()
-        found = suites.find(chosen.suite) if isinstance(suite, str) or record else suite
+        found = suites.find(chosen.suite) if isinstance(suite, str) else suite
+        found.check()
+        if record is not None:
+            _same_cases(opened.load(record.id), select(found, chosen))
         return _Driver(found, chosen, opened, listener, record).go()
     finally:
         if not isinstance(store, Store):
             opened.close()
 
 
+def _expect_suite(suite: object) -> None:
+    if not isinstance(suite, (str, Suite)):
+        raise BenchError(
+            "suite must be a name, a path as text or a tapegrad.bench.Suite, "
+            f"not {repr(suite)[:60]} ({type(suite).__name__})."
+        )
+
+
+def _resumed(store: Store, name: str, options: dict[str, Any]) -> Run:
+    """Find the run to go on with."""
+    if options:
+        extra = ", ".join(options)
+        raise BenchError(f"resume goes on with the run's own options; leave out {extra}.")
+    record = store.resolve(name)
+    _same_machine(record)
+    return record
+
+
+def _same_cases(earlier: Results, cases: list[Case]) -> None:
+    """Refuse to go on with a run whose suite is another one by now."""
+    before = earlier.case_by_key()
+    now = {case.key: case for case in cases}
+    changes = [f"{case.label} is new" for key, case in now.items() if key not in before]
+    changes += [f"{case.label} is gone" for key, case in before.items() if key not in now]
+    if changes:
+        more = f" and {len(changes) - 5} more" if len(changes) > 5 else ""
+        raise BenchError(
+            f"Run {earlier.run.id} cannot go on: its suite has changed since it began "
+            f"({', '.join(changes[:5])}{more}). Start a new run."
+        )
+
+
 def select(suite: Suite, options: Options) -> list[Case]:
     """Pick the cases that the options ask for."""
+    for pattern in options.filter:
+        if not any(_matches(case, pattern) for case in suite.cases):
+            known = sorted({case.op for case in suite.cases})
+            raise UnknownNameError(f"case in suite {suite.name} for", pattern, known)
     cases = [
         replace(case, dtype=options.dtype) if options.dtype else case
         for case in suite.cases
@@ -144,10 +201,34 @@ def select(suite: Suite, options: Options) -> list[Case]:
         and (not options.filter or any(_matches(case, pattern) for pattern in options.filter))
     ]
     if not cases:
-        known = sorted({case.op for case in suite.cases})
-        wanted = ", ".join(options.filter or options.sizes)
-        raise UnknownNameError(f"case in suite {suite.name} for", wanted, known)
-    return cases
+        raise _nothing(suite, options)
+    _expect_memory(cases)
+    return list({case.key: case for case in cases}.values())  # two may differ in dtype alone
+
+
+def _nothing(suite: Suite, options: Options) -> UnknownNameError:
+    """Complain that no case has the sizes, among those that the patterns match."""
+    matching = [
+        case
+        for case in suite.cases
+        if not options.filter or any(_matches(case, pattern) for pattern in options.filter)
+    ]
+    known = [size for size in SIZES if any(case.size == size for case in matching)]
+    of = f" that matches {', '.join(options.filter)}" if options.filter else ""
+    kind = f"case in suite {suite.name}{of} of size"
+    return UnknownNameError(kind, ", ".join(options.sizes), known)
+
+
+def _expect_memory(cases: list[Case]) -> None:
+    """Refuse inputs that this machine cannot hold, before hours are spent on the others."""
+    memory = psutil.virtual_memory().total
+    for case in cases:
+        if case.nbytes > memory:
+            raise MalformedFileError(
+                f"The inputs of {case.label} would take {case.nbytes / 1e9:,.1f} GB; this machine "
+                f"has {memory / 1e9:,.1f}. Make the case smaller, or leave it out by filter or "
+                "sizes."
+            )
 
 
 def _matches(case: Case, pattern: str) -> bool:
@@ -234,8 +315,7 @@ class _Driver:
         self._store = store
         self._listener = listener
         self._cases = select(suite, options)
-        names = list(dict.fromkeys(options.frameworks or suite.frameworks))
-        self._contenders = [frameworks.find(name) for name in names]
+        self._contenders = frameworks.find_all(options.frameworks or suite.frameworks)
         self._resumed = record is not None
         self._run = record or Run(
             id=f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
@@ -338,12 +418,16 @@ class _Driver:
         if not self._resumed:
             return Done()
         earlier = self._store.load(self._run.id)
+        costs: dict[CellKey, float] = {}
+        for block in earlier.blocks:
+            costs[block.key] = max(costs.get(block.key, 0.0), block.seconds)
         return Done(
             cells={cell.key: cell for cell in earlier.cells},
             blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
             memory=frozenset(
                 CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory
             ),
+            costs=costs,
         )
 
     # What a measurement finds goes to the store first, then to whoever listens.

@@ -12,38 +12,54 @@ import ast
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import tapegrad.worker
-from tapegrad.bench.errors import InstallError, MalformedFileError, UnknownNameError
+from tapegrad.bench.errors import BenchError, InstallError, MalformedFileError, UnknownNameError
 
-ADAPTERS_FOLDER = Path(tapegrad.worker.__file__).parent / "adapters"
+ADAPTERS_FOLDER = (Path(tapegrad.worker.__file__).parent / "adapters").resolve()
 COMPLETE = "complete.txt"
+#: `name` or `file.py` or `file.py:name`, and `@threads` after it.
+NAME = re.compile(
+    r"(?:(?P<file>.*\.py)(?::(?P<adapter>[^/@]*))?|(?P<name>[^@]*))(?:@(?P<threads>[^/@]*))?"
+)
+#: What the command line gives a meaning of its own to.
+RESERVED = "@,:/"
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One adapter as the command line names it: `torch`, `torch@2`, `path/to/file.py`."""
+    """One adapter as the command line names it: `torch`, `torch@2`, `file.py`, `file.py:name`."""
 
     name: str
     file: Path
     adapter: str
     requires: tuple[str, ...]
     imports: str
+    #: What the command line calls it, without threads: a name that ships, or a path.
+    given: str
     #: Set by `name@threads`; otherwise the run's number.
     threads: int | None = None
 
     @property
     def environment(self) -> Path:
-        """Return the folder of the environment that `install` makes for it."""
-        return cache_folder() / "environments" / self.file.stem
+        """Return the folder of the environment that `install` makes for it.
+
+        That of a user's file has the file's path in its name: many files are called `numpy.py`.
+        """
+        name = self.file.stem
+        if self.file.parent != ADAPTERS_FOLDER:
+            name += "-" + hashlib.sha256(str(self.file).encode()).hexdigest()[:8]
+        return cache_folder() / "environments" / name
 
     def interpreter(self) -> Path | None:
         """Return the Python that can run it, or None where it is not installed."""
@@ -75,40 +91,135 @@ def shipped() -> dict[str, Contender]:
 
 def find(name: str) -> Contender:
     """Return the contender for a name or a path, with `@threads` if it has that."""
-    base, _, threads = name.partition("@")
-    if threads and not (threads.isdecimal() and int(threads) > 0):
-        raise UnknownNameError("thread count", threads, [], "Write for example torch@2.")
-    if base.endswith(".py"):
-        found = contenders_in(Path(base))[0]
+    file, adapter, base, threads = _parts(name)
+    if file is not None:
+        found = _in_file(Path(file), adapter)
     else:
         known = shipped()
         if base not in known:
-            raise UnknownNameError("framework", base, known, "A path to an adapter file works too.")
+            advice = "A path to an adapter file works too."
+            raise UnknownNameError("framework", str(base), known, advice)
         found = known[base]
-    return (
-        replace(found, name=f"{found.name}@{threads}", threads=int(threads)) if threads else found
-    )
+    if threads is None:
+        return found
+    count = _threads(name, threads)
+    return replace(found, name=f"{found.name}@{count}", threads=count)
+
+
+def find_all(names: Iterable[str]) -> list[Contender]:
+    """Return the contenders for names and paths; no two may go by one name in the tables."""
+    found: dict[str, Contender] = {}
+    for each in map(find, names):
+        other = found.setdefault(each.name, each)
+        if (other.file, other.adapter) != (each.file, each.adapter):
+            raise BenchError(
+                f"Two contenders are called {each.name!r}: one of {other.file} and one of "
+                f"{each.file}. Rename one in ADAPTERS of its file, or leave one out."
+            )
+    return list(found.values())
+
+
+def absolute(name: str) -> str:
+    """Return what means the same contender in any folder."""
+    file = _parts(name)[0]
+    return name if file is None else f"{Path(file).absolute()}{name[len(file) :]}"
+
+
+def check_threads(number: int) -> None:
+    """Refuse more threads than there are processors."""
+    most = os.cpu_count() or 1
+    if not 1 <= number <= most:
+        raise BenchError(f"threads must be from 1 to {most}, not {number}.")
+
+
+def _parts(name: str) -> tuple[str | None, str | None, str | None, str | None]:
+    """Split what the command line says: file, adapter in it, name that ships, threads."""
+    match = NAME.fullmatch(name)
+    if match is None:
+        raise BenchError(
+            f"{name!r} names no contender: expected a name, file.py or file.py:name, and at most "
+            "one @threads after it, as in torch@2."
+        )
+    return match["file"], match["adapter"], match["name"], match["threads"]
+
+
+def _threads(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise BenchError(
+            f"{name}: thread count {text!r} is no number from 1 to {os.cpu_count() or 1}. "
+            "Write for example torch@2."
+        )
+    check_threads(int(text))
+    return int(text)
+
+
+def _in_file(file: Path, adapter: str | None) -> Contender:
+    """Return the contender of a file that is asked for, or its only one."""
+    there = {each.name: each for each in contenders_in(file)}
+    if adapter is not None:
+        if adapter not in there:
+            raise UnknownNameError(f"adapter in {file} named", adapter, there)
+        return there[adapter]
+    if len(there) > 1:
+        choices = ", ".join(f"{file}:{name}" for name in there)
+        raise BenchError(f"{file} has several adapters; choose of them: {choices}.")
+    return next(iter(there.values()))
 
 
 def contenders_in(file: Path) -> list[Contender]:
     """Read what an adapter file says about itself, without importing it."""
     said = _literals(file)
-    adapters = said.get("ADAPTERS")
-    if not isinstance(adapters, dict) or not adapters:
+    adapters = _adapters(file, said.get("ADAPTERS"))
+    requires = said.get("REQUIRES", ())
+    if not (
+        isinstance(requires, (list, tuple)) and all(isinstance(each, str) for each in requires)
+    ):
+        raise MalformedFileError(
+            f"{file}: REQUIRES must be a list of what pip installs, like "
+            f'["torch==2.13.0", "numpy"], not {requires!r}.'
+        )
+    imports = said.get("IMPORTS", "")
+    if not isinstance(imports, str):
+        raise MalformedFileError(
+            f'{file}: IMPORTS must be the name of a module, like "torch", not {imports!r}.'
+        )
+    resolved = file.resolve()
+    return [
+        Contender(
+            name=name,
+            file=resolved,
+            adapter=adapter,
+            requires=tuple(requires),
+            imports=imports,
+            given=_given(file, name, len(adapters)),
+        )
+        for name, adapter in adapters.items()
+    ]
+
+
+def _adapters(file: Path, said: Any) -> dict[str, str]:
+    if not (isinstance(said, dict) and said and _texts(said.keys()) and _texts(said.values())):
         raise MalformedFileError(
             f"{file} does not define ADAPTERS, a literal like "
             '{"name": "ClassName"}; see docs/bench.md, "Adding a framework".'
         )
-    return [
-        Contender(
-            name=str(name),
-            file=file.resolve(),
-            adapter=str(adapter),
-            requires=tuple(said.get("REQUIRES", ())),
-            imports=str(said.get("IMPORTS", "")),
-        )
-        for name, adapter in adapters.items()
-    ]
+    for name in said:
+        if set(name) & set(RESERVED):
+            raise MalformedFileError(
+                f"{file}: the name {name!r} in ADAPTERS may hold none of {' '.join(RESERVED)}; "
+                "the command line needs them."
+            )
+    return said
+
+
+def _texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(each, str) and each for each in values)
+
+
+def _given(file: Path, name: str, count: int) -> str:
+    if file.resolve().parent == ADAPTERS_FOLDER:
+        return name
+    return str(file) if count == 1 else f"{file}:{name}"
 
 
 def _literals(file: Path) -> dict[str, Any]:
@@ -119,16 +230,17 @@ def _literals(file: Path) -> dict[str, Any]:
         raise MalformedFileError(f"There is no file {file}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise MalformedFileError(f"{file} cannot be read: {error}") from None
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:
         raise MalformedFileError(f"{file} is not Python: {error}") from None
     found: dict[str, Any] = {}
     for statement in tree.body:
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                try:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ):
+                with suppress(ValueError, TypeError):
                     found[name] = ast.literal_eval(value)
-                except ValueError:
-                    continue
     return found
 
 

@@ -111,8 +111,7 @@ def measure(
     random cotangent: by the framework, or, for functions of NumPy arrays, by the function itself,
     which then returns its value and its gradients (for one input an array, for several a tuple).
     """
-    if not contenders:
-        raise BenchError("measure needs at least one function: {'name': function}.")
+    _check(contenders, rounds, block)
     named = _named(inputs)
     arrays = {name: _as_numpy(value) for name, value in named.items()}
     case = _case(contenders, arrays, backward)
@@ -134,8 +133,21 @@ def measure(
     return Result(collected.results({name: team.adapter for name, team in teams.items()}))
 
 
+def _check(contenders: Mapping[str, Any], rounds: int, block: float) -> None:
+    """Refuse what cannot be measured."""
+    if not isinstance(contenders, Mapping) or not contenders:
+        raise BenchError("measure needs at least one function: {'name': function}.")
+    for name, contender in contenders.items():
+        if not isinstance(name, str) or not callable(getattr(contender, "call", contender)):
+            raise BenchError(f"a contender is a name and a function, not {name!r}: {contender!r}.")
+    if rounds < 1 or not 0 < block <= 60:
+        raise BenchError(f"rounds is at least 1, a block takes up to 60 s: {rounds}, {block}.")
+
+
 def _named(inputs: Inputs) -> dict[str, Any]:
     if isinstance(inputs, Mapping):
+        if odd := [name for name in inputs if not str(name).isidentifier()]:
+            raise BenchError(f"inputs have names like variables, not {odd[0]!r}.")
         return dict(inputs)
     if isinstance(inputs, (list, tuple)):
         return {f"x{index}": value for index, value in enumerate(inputs)}
@@ -143,8 +155,12 @@ def _named(inputs: Inputs) -> dict[str, Any]:
 
 
 def _as_numpy(value: Any) -> AnyArray:
+    """Turn any framework's tensor into an array."""
     detached = value.detach().cpu() if hasattr(value, "detach") else value
-    return np.asarray(detached)
+    try:
+        return np.asarray(detached)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BenchError(f"{type(value).__name__} is no array of numbers: {error}") from error
 
 
 def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backward: bool) -> Case:
@@ -164,15 +180,8 @@ def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backwar
     call = first.call if isinstance(first, Function) else first
     name = getattr(call, "__name__", "function").strip("<>")
     phases = ("forward", "backward", "step") if backward else ("forward",)
-    size = max((array.size for array in arrays.values()), default=1)
-    return Case(
-        "operator",
-        name,
-        described,
-        dtype=str(np.result_type(*floating)),
-        phases=phases,
-        reduction=size,
-    )
+    dtype = str(np.result_type(*floating))
+    return Case("operator", name, described, dtype=dtype, phases=phases, reduction=0)
 
 
 def _adapter(
@@ -188,14 +197,19 @@ def _adapter(
     known = shipped()
     if framework not in known:
         raise UnknownNameError("framework", framework, known)
-    adapter = load_adapter(known[framework].file, known[framework].adapter)("cpu", 0)
+    try:
+        adapter = load_adapter(known[framework].file, known[framework].adapter)("cpu", 0)
+    except ImportError as error:
+        raise BenchError(
+            f"{name} is written in {framework}, which this Python cannot import: {error}"
+        ) from error
     adapter.operator = lambda case: call  # type: ignore[method-assign]
     return adapter
 
 
 def _guess(name: str, named: Mapping[str, Any]) -> str:
     word = name.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
-    if word in shipped():
+    if word in FRAMEWORK_OF_MODULE.values():
         return word
     for value in named.values():
         module = type(value).__module__.partition(".")[0]

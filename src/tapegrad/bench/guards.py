@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from tapegrad.bench import comparison, machine
+from tapegrad.bench import answers, comparison, machine, units
 from tapegrad.bench.comparison import Difference
-from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import Truth
 from tapegrad.bench.process import Worker
@@ -122,7 +121,7 @@ class Probe:
             answer = self.worker.ask("repeat", phase=self.phase, calls=calls, folder=folder)
         else:
             answer = self.worker.ask("check", phase=self.phase, folder=folder)
-        return {key: _load(key, path) for key, path in answer["arrays"].items()}
+        return answers.load(answer)
 
     def compare(
         self, found: Arrays, chosen: int = 0, wanted: Arrays | None = None
@@ -137,7 +136,7 @@ class Probe:
             found,
             wanted,
             dtype=self.dtype,
-            terms=self.case.reduction,
+            terms=comparison.terms_of(self.case, self.sets[chosen].truth.arrays),
             prefix=self.case.level == "graph",
         )
         if isinstance(result, Difference):
@@ -229,7 +228,8 @@ def fresh(probe: Probe) -> Finding | None:
         if new <= FRESH_FACTOR * again + FRESH_SLACK:
             return None
     return Finding(
-        "mistrusted", f"takes {_time(new)} on new inputs, {_time(again)} when called again"
+        "mistrusted",
+        f"takes {units.seconds(new)} on new inputs, {units.seconds(again)} when called again",
     )
 
 
@@ -265,7 +265,9 @@ def inspect(probe: Probe, guards: Mapping[str, Guard] = GUARDS) -> Finding | Non
 
 
 def _mistrust(found: float, how: str, reported: float) -> Finding:
-    return Finding("mistrusted", f"takes {_time(found)} {how}, {_time(reported)} as reported")
+    return Finding(
+        "mistrusted", f"takes {units.seconds(found)} {how}, {units.seconds(reported)} as reported"
+    )
 
 
 def _per_call_by_driver(probe: Probe, seconds: float, expected: float) -> tuple[float, float]:
@@ -304,14 +306,6 @@ def _loop(probe: Probe, calls: int) -> tuple[float, float]:
     return elapsed, probe.worker.waited() - before
 
 
-def _load(name: str, path: str) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path)
-    except (OSError, ValueError) as error:
-        raise WorkerError("failed", f"{name} is no array of numbers: {error}") from None
-    return array
-
-
 def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
     return left.shape == right.shape and bool(left.size) and np.array_equal(left, right)
 
@@ -319,16 +313,11 @@ def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
 def _compare_distributions(found: Arrays, wanted: Arrays) -> Finding | None:
     """Compare random results by the two-sample Kolmogorov-Smirnov test."""
     for name, array in found.items():
+        if name not in wanted:
+            return Finding("wrong", f"{name} is not a result of this case")
         if array.shape != wanted[name].shape:
             return Finding("wrong", f"{name} has shape {array.shape}, not {wanted[name].shape}")
         p = stats.ks_2samp(array.ravel(), wanted[name].ravel()).pvalue
         if not p >= DISTRIBUTION_P:
             return Finding("wrong", f"{name} is distributed otherwise (p = {p:.1g})")
     return None
-
-
-def _time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"

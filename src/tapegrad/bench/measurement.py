@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -10,19 +11,23 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tapegrad.bench import guards, inputs
 from tapegrad.bench.errors import WorkerError
-from tapegrad.bench.guards import GUARDS, Guard, InputSet, Probe
+from tapegrad.bench.guards import GUARDS, Finding, Guard, InputSet, Probe
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, CellKey, Memory
+from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Case
 
 #: Blocks that take longer than this are measured once per process, or once at all.
 LONG_BLOCK = 2.0
 VERY_LONG_BLOCK = 20.0
+#: Phases without gradients.
+OUTPUT_ONLY = ("forward", "inference")
 #: Phases whose results nobody sees: they are as right as what `step` does with them.
 PREPARATION = ("build", "compile")
 
@@ -78,6 +83,8 @@ class Done:
     cells: Mapping[CellKey, Cell] = field(default_factory=dict)
     blocks: frozenset[tuple[CellKey, int, int]] = frozenset()
     memory: frozenset[CellKey] = frozenset()
+    #: Seconds of the longest block of each cell.
+    costs: Mapping[CellKey, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -109,10 +116,8 @@ class Measurement:
         try:
             self._sets = self._input_sets(given)
         except NoTruthError as reason:
-            doubtful = reason.names if isinstance(reason, DisagreementError) else ()
             for key in cells:
-                verdict = "wrong" if key.framework in doubtful else "mistrusted"
-                self._conclude(key, verdict, str(reason))
+                self._doubt(key, reason)
             return
         for name in self.teams:
             self._judge(name)
@@ -122,6 +127,12 @@ class Measurement:
         if self.settings.memory:
             self._measure_memory()
 
+    def _doubt(self, key: CellKey, reason: NoTruthError) -> None:
+        """Conclude without a truth: of those who disagree, at least one is wrong."""
+        doubtful = reason.names if isinstance(reason, DisagreementError) else ()
+        verdict = "wrong" if key.framework in doubtful else "mistrusted"
+        self._conclude(key, verdict, str(reason))
+
     def _unfinished(self, cells: list[CellKey]) -> bool:
         """Tell whether an earlier run has left anything to do."""
         for key in cells:
@@ -129,7 +140,8 @@ class Measurement:
             if cell is None:
                 return True
             if cell.timed and any(
-                (key, process, number) not in self.done.blocks for process, number in self._visits()
+                (key, process, number) not in self.done.blocks and self._affordable(key, number)
+                for process, number in self._visits()
             ):
                 return True
             if cell.timed and self.settings.memory and key not in self.done.memory:
@@ -142,7 +154,14 @@ class Measurement:
         first = given or inputs.make_inputs(self.case, seed)
         second = _nudged(given) if given else inputs.make_inputs(self.case, seed + 1)
         sets = [first, second]
-        truths = find_truth(self.case, sets, self.witnesses, self.folder / "truth", seed)
+        truths = find_truth(
+            self.case,
+            sets,
+            self.witnesses,
+            self.folder / "truth",
+            seed,
+            own_type=given is not None,
+        )
         saved = [
             self._saved(arrays, truth, index)
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
@@ -193,6 +212,10 @@ class Measurement:
         if phase in PREPARATION:
             self._follow_step(key, offer)
             return
+        truth = self._sets[0].truth
+        if truth.dispute is not None and phase not in OUTPUT_ONLY:
+            self._doubt(key, truth.dispute)
+            return
         probe = self._probe(key, worker)
         finding = guards.inspect(probe, self.settings.guards)
         if finding is not None:
@@ -203,8 +226,7 @@ class Measurement:
             notes.append(f"computes in {offer['precision']}")
         if self.case.random:
             notes.append("checked by its distribution")
-        truth = self._sets[0].truth
-        verdict = "checked" if truth.confirmed else "unconfirmed"
+        verdict = "checked" if truth.confirmed(phase) else "unconfirmed"
         self._conclude(key, verdict, "", probe.error, notes)
 
     def _absence(self, phase: str, offer: Mapping[str, Any]) -> tuple[str, str]:
@@ -267,7 +289,11 @@ class Measurement:
     def _wanted(self, key: CellKey, process: int, number: int) -> bool:
         if (key, process, number) in self.done.blocks or not self._cells[key].timed:
             return False
-        cost = self._costs.get(key, 0.0)
+        return self._affordable(key, number)
+
+    def _affordable(self, key: CellKey, number: int) -> bool:
+        """Tell whether a cell gets another block, given how long the ones so far took."""
+        cost = max(self._costs.get(key, 0.0), self.done.costs.get(key, 0.0))
         if cost > VERY_LONG_BLOCK:
             return False
         return cost <= LONG_BLOCK or number == 0
@@ -276,18 +302,18 @@ class Measurement:
         """Measure one block; a worker that fails takes its cell with it."""
         try:
             worker = self._ready_worker(key, process)
-            start = time.perf_counter()
             worker.send(
                 "time", phase=key.phase, seconds=self.settings.seconds, cold=self.settings.cold
             )
             self._store_block()  # the last one, while this worker warms up
             answer = worker.receive()
-            self._costs[key] = max(self._costs.get(key, 0.0), time.perf_counter() - start)
         except WorkerError as error:
             self._conclude(key, error.kind, str(error))
             self._prepared.discard((key.framework, process))
             return
-        self._block = Block(*key, process=process, round=number, ended=time.time(), **answer)
+        block = Block(*key, process=process, round=number, ended=time.time(), **answer)
+        self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
+        self._block = block
 
     def _look_back(self) -> None:
         """Check results once more: what was right before the clock ran must be right after it."""
@@ -298,7 +324,8 @@ class Measurement:
 
     def _look_again(self, key: CellKey, process: int) -> None:
         try:
-            finding = guards.values(self._probe(key, self.teams[key.framework].worker(process)))
+            probe = self._probe(key, self.teams[key.framework].worker(process))
+            finding = guards.values(probe) or self._still_depends(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
             self._prepared.discard((key.framework, process))
@@ -306,6 +333,11 @@ class Measurement:
         if finding is not None:
             reason = f"after its times were taken {finding.reason}"
             self._conclude(key, "mistrusted", reason, finding.error)
+
+    def _still_depends(self, probe: Probe) -> Finding | None:
+        """Look whether answers still follow the inputs, if that is asked at all."""
+        guard = self.settings.guards.get("dependence")
+        return None if guard is None or self.case.random else guard(probe)
 
     def _store_block(self) -> None:
         block, self._block = self._block, None
@@ -359,16 +391,26 @@ class Measurement:
 def _needed(case: Case, results: Arrays) -> int:
     """Add up the bytes of inputs and results in the case's own type."""
     width = np.dtype(case.dtype).itemsize
-    arrays = [int(np.prod(array.shape, dtype=np.int64)) for array in case.inputs]
-    return width * (sum(arrays) + sum(array.size for array in results.values()))
+    taken = sum(
+        input_dtype(array.kind, case.dtype).itemsize * math.prod(array.shape)
+        for array in case.inputs
+    )
+    return taken + width * sum(array.size for array in results.values())
 
 
 def _nudged(arrays: Arrays) -> Arrays:
     """Make inputs near a user's own: other values, but as valid."""
     rng = np.random.default_rng(0)
     return {
-        name: (array * (1 + 0.01 * rng.random(array.shape))).astype(array.dtype)
+        name: (array + 0.01 * _scale(array) * rng.random(array.shape)).astype(array.dtype)
         if np.issubdtype(array.dtype, np.floating)
         else array
         for name, array in arrays.items()
     }
+
+
+def _scale(array: NDArray[Any]) -> float:
+    """Return the typical size of an array's elements, one where they are all zero."""
+    finite = array[np.isfinite(array)]
+    size = float(np.sqrt(np.mean(np.square(finite, dtype=np.float64)))) if finite.size else 0.0
+    return size or 1.0

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapegrad.bench import inputs
-from tapegrad.bench.comparison import Difference, compare
+from tapegrad.bench import answers, inputs
+from tapegrad.bench.comparison import Difference, compare, terms_of
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.process import Worker
@@ -25,30 +25,15 @@ from tapegrad.worker.case import Case
 
 AnyArray = NDArray[Any]
 
+#: Phases that give outputs, the simplest first.
+OUTPUT_PHASES = ("inference", "forward", "step")
 #: Two float64 witnesses may differ by this many times the rounding that float64 explains.
 WITNESS_TERMS = 64
-#: Central differences: the step, and the relative error of the derivative along a direction.
-STEP = 1e-6
-DIRECTIONS = 3
+#: Central differences: the step, so small that kinks are rarely crossed, how many directions are
+#: tried, and the relative error of the derivative along one.
+STEP = 1e-7
+DIRECTIONS = 4
 DIRECTION_TOLERANCE = 1e-4
-
-
-@dataclass(frozen=True)
-class Truth:
-    """The right results at one set of inputs."""
-
-    arrays: Arrays
-    cotangents: list[AnyArray]
-    #: Who gave the outputs and who the gradients.
-    sources: tuple[str, str]
-    #: Whether a second framework agrees with all of it.
-    confirmed: bool = False
-
-    def of_phase(self, phase: str) -> Arrays:
-        """Return the results that one phase must give."""
-        kinds = {"forward": ("output",), "inference": ("output",), "backward": ("grad:",)}
-        wanted = kinds.get(phase, ("output", "grad:"))
-        return {name: array for name, array in self.arrays.items() if name.startswith(wanted)}
 
 
 class NoTruthError(Exception):
@@ -63,45 +48,84 @@ class DisagreementError(NoTruthError):
         self.names = names
 
 
-def find_truth(
-    case: Case, sets: Sequence[Arrays], witnesses: Mapping[str, Worker], folder: Path, seed: int
+@dataclass(frozen=True)
+class Truth:
+    """The right results at one set of inputs."""
+
+    arrays: Arrays
+    cotangents: list[AnyArray]
+    #: Who gave the outputs and who the gradients.
+    sources: tuple[str, str]
+    #: Whether a second framework agrees with the outputs, and with the gradients.
+    outputs_confirmed: bool = False
+    gradients_confirmed: bool = False
+    #: Why the gradients are in doubt; then only outputs can be checked.
+    dispute: DisagreementError | None = None
+
+    def confirmed(self, phase: str) -> bool:
+        """Whether a second framework agrees with what a phase must give."""
+        gradients = any(name.startswith("grad:") for name in self.of_phase(phase))
+        return self.outputs_confirmed and (self.gradients_confirmed or not gradients)
+
+    def of_phase(self, phase: str) -> Arrays:
+        """Return the results that one phase must give."""
+        kinds = {"forward": ("output",), "inference": ("output",), "backward": ("grad:",)}
+        wanted = kinds.get(phase, ("output", "grad:"))
+        return {name: array for name, array in self.arrays.items() if name.startswith(wanted)}
+
+
+def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs, by whom
+    case: Case,
+    sets: Sequence[Arrays],
+    witnesses: Mapping[str, Worker],
+    folder: Path,
+    seed: int,
+    own_type: bool = False,
 ) -> list[Truth]:
-    """Ask witnesses for the right results at several sets of inputs."""
-    exact = replace(case, dtype="float64")
-    willing = dict(witnesses)
-    while ready := _prepare(exact, sets[0], willing, folder):
-        try:
-            return [
-                _Hearing(exact, arrays, ready, folder / str(index)).truth(case, seed + index)
-                for index, arrays in enumerate(sets)
-            ]
-        except _WitnessFailedError as failure:
-            del willing[failure.name]
-    raise NoTruthError("no witness can do this case in float64")
+    """Ask witnesses for the right results at several sets of inputs, in float64.
+
+    With `own_type`, where nobody can do it in float64 the case's own type must do.
+    """
+    failures: dict[str, str] = {}
+    for dtype in dict.fromkeys(("float64", case.dtype) if own_type else ("float64",)):
+        exact = replace(case, dtype=dtype)
+        willing = dict(witnesses)
+        while ready := _prepare(exact, sets[0], willing, folder, failures):
+            try:
+                return [
+                    _Hearing(exact, arrays, ready, folder / str(index)).truth(case, seed + index)
+                    for index, arrays in enumerate(sets)
+                ]
+            except _WitnessFailedError as failure:
+                del willing[failure.name]
+                failures[failure.name] = str(failure)
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
+    raise NoTruthError(f"no witness can do this case ({reasons})")
 
 
 class _WitnessFailedError(Exception):
     """A witness that had agreed to testify could not."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
         self.name = name
 
 
 @dataclass
 class _Witness:
-    """A worker that holds the case in float64."""
+    """A worker that holds the case in float64, or in its own type."""
 
     name: str
     worker: Worker
     phases: Sequence[str]
+    dtype: str
 
     @property
     def differentiates(self) -> bool:
         return bool({"backward", "step"} & set(self.phases))
 
     def outputs(self, paths: dict[str, str], folder: Path) -> Arrays:
-        phase = next(each for each in ("inference", "forward", "step") if each in self.phases)
+        phase = next(each for each in OUTPUT_PHASES if each in self.phases)
         return self._ask(phase, paths, [], "output", folder)
 
     def gradients(self, paths: dict[str, str], cotangents: list[str], folder: Path) -> Arrays:
@@ -114,24 +138,37 @@ class _Witness:
         try:
             self.worker.ask("feed", arrays=paths, cotangents=cotangents)
             answer = self.worker.ask("check", phase=phase, folder=str(folder / self.name))
-        except WorkerError:
-            raise _WitnessFailedError(self.name) from None
-        found = {name: path for name, path in answer["arrays"].items() if name.startswith(kind)}
-        return {name: np.load(path).astype(np.float64) for name, path in found.items()}
+            found = answers.load(answer)
+        except WorkerError as error:
+            raise _WitnessFailedError(self.name, str(error)) from None
+        chosen = {name: array for name, array in found.items() if name.startswith(kind)}
+        for name, array in chosen.items():
+            if array.dtype.kind == "f" and array.dtype.itemsize < np.dtype(self.dtype).itemsize:
+                reason = f"{name} is {array.dtype} though the inputs are {self.dtype}"
+                raise _WitnessFailedError(self.name, reason)
+        return {name: array.astype(np.float64) for name, array in chosen.items()}
 
 
 def _prepare(
-    case: Case, arrays: Arrays, witnesses: Mapping[str, Worker], folder: Path
+    case: Case,
+    arrays: Arrays,
+    witnesses: Mapping[str, Worker],
+    folder: Path,
+    failures: dict[str, str],
 ) -> list[_Witness]:
     """Find those that can do the case; two are enough if one of them has gradients."""
-    paths = inputs.save(_doubled(arrays), folder / "witness")
+    paths = inputs.save(_typed(arrays, case.dtype), folder / "witness")
     ready: list[_Witness] = []
     for name, worker in witnesses.items():
         try:
             answer = worker.ask("prepare", case=case.as_dict(), arrays=paths)
-        except WorkerError:
+        except WorkerError as error:
+            failures[name] = str(error)
             continue
-        ready.append(_Witness(name, worker, answer["phases"]))
+        if not set(OUTPUT_PHASES) & set(answer["phases"]):
+            failures[name] = "it offers no phase with outputs"
+            continue
+        ready.append(_Witness(name, worker, answer["phases"], case.dtype))
         if len(ready) >= 2 and any(witness.differentiates for witness in ready):
             break
     return ready
@@ -142,7 +179,7 @@ class _Hearing:
 
     def __init__(self, case: Case, arrays: Arrays, ready: list[_Witness], folder: Path) -> None:
         self._case = case
-        self._arrays = _doubled(arrays)
+        self._arrays = _typed(arrays, case.dtype)
         self._ready = ready
         self._folder = folder
         self._paths = inputs.save(self._arrays, folder / "inputs")
@@ -159,10 +196,13 @@ class _Hearing:
             gradients = self._gradients(source, cotangents)
         names = first.name, source.name if source else ""
         truth = Truth(outputs | gradients, cotangents, names)
-        confirmed = self._confirm_outputs(truth) and (
-            not case.wrt or self._confirm_gradients(truth)
-        )
-        return replace(truth, confirmed=confirmed)
+        truth = replace(truth, outputs_confirmed=self._confirm_outputs(truth))
+        if not gradients:
+            return truth
+        try:
+            return replace(truth, gradients_confirmed=self._confirm_gradients(truth))
+        except DisagreementError as dispute:
+            return replace(truth, dispute=dispute)
 
     def _confirm_outputs(self, truth: Truth) -> bool:
         """Compare the outputs of other witnesses; raises where they differ."""
@@ -185,7 +225,7 @@ class _Hearing:
 
     def _gradients(self, witness: _Witness, cotangents: list[AnyArray]) -> Arrays:
         named = {f"cotangent{index}": value for index, value in enumerate(cotangents)}
-        files = inputs.save(_doubled(named), self._folder / "inputs")
+        files = inputs.save(_typed(named, self._case.dtype), self._folder / "inputs")
         return witness.gradients(self._paths, list(files.values()), self._folder)
 
     def _agree(self, witness: _Witness, found: Arrays, truth: Truth, part: int) -> None:
@@ -194,8 +234,8 @@ class _Hearing:
         result = compare(
             found,
             truth.arrays,
-            dtype="float64",
-            terms=WITNESS_TERMS * max(self._case.reduction, 1),
+            dtype=self._case.dtype,
+            terms=WITNESS_TERMS * terms_of(self._case, truth.arrays),
             prefix=self._case.level == "graph",
         )
         if isinstance(result, Difference):
@@ -203,7 +243,11 @@ class _Hearing:
             raise DisagreementError(f"{' and '.join(names)} disagree: {result.reason}", names)
 
     def _agree_along_directions(self, witness: _Witness, truth: Truth) -> None:
-        """Compare gradients with central differences of the witness's outputs."""
+        """Compare gradients with central differences of the witness's outputs.
+
+        One direction of several is enough: right gradients fail where a step crosses a kink, wrong
+        ones agree along none.
+        """
         rng = np.random.default_rng(0)
         for _ in range(DIRECTIONS):
             shapes = {name: self._arrays[name].shape for name in self._case.wrt}
@@ -214,13 +258,14 @@ class _Hearing:
             products = [truth.arrays[f"grad:{name}"] * v for name, v in direction.items()]
             wanted = sum(float(np.sum(product)) for product in products)
             scale = float(np.sqrt(sum(float(np.sum(np.square(each))) for each in products)))
-            if abs(found - wanted) > DIRECTION_TOLERANCE * (scale + abs(wanted)):
-                names = witness.name, truth.sources[1]
-                message = (
-                    f"gradients of {names[1]} disagree with differences of {names[0]}: "
-                    f"{wanted:.6g} and {found:.6g} along one direction"
-                )
-                raise DisagreementError(message, names)
+            if abs(found - wanted) <= DIRECTION_TOLERANCE * (scale + abs(wanted)):
+                return
+        names = witness.name, truth.sources[1]
+        message = (
+            f"gradients of {names[1]} disagree with differences of {names[0]}: "
+            f"{wanted:.6g} and {found:.6g} along a direction"
+        )
+        raise DisagreementError(message, names)
 
     def _moved(self, witness: _Witness, direction: Arrays, step: float) -> list[AnyArray]:
         """Return the outputs a small step away."""
@@ -229,8 +274,9 @@ class _Hearing:
         return list(witness.outputs(paths, self._folder).values())
 
 
-def _doubled(arrays: Mapping[str, AnyArray]) -> Arrays:
+def _typed(arrays: Mapping[str, AnyArray], dtype: str) -> Arrays:
+    """Turn numbers into the type of a hearing; integers stay what they are."""
     return {
-        name: array.astype(np.float64) if np.issubdtype(array.dtype, np.floating) else array
+        name: array.astype(dtype) if np.issubdtype(array.dtype, np.floating) else array
         for name, array in arrays.items()
     }

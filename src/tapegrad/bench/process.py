@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import shlex
 import signal
 import subprocess
 import time
@@ -249,7 +250,7 @@ def pin(pid: int, threads: int) -> None:
 
 def install_hint(contender: Contender) -> str:
     """Say how a missing framework is installed."""
-    return f"run: tapegrad bench frameworks install {contender.file.stem}"
+    return f"run: tapegrad bench frameworks install {shlex.quote(contender.given)}"
 
 
 def _package_path(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from tapegrad.worker.case import PHASES, Case
 
 #: Verdicts that come with times, best first.
 TIMED = ("checked", "unconfirmed")
+#: What the suite's name of a run ends with that only measures another run's alarms again.
+AGAIN = "-again"
 #: Verdicts in place of times. A cell has one of them or a time, never neither and never both.
 UNTIMED = (
     "joint",
@@ -97,6 +100,11 @@ class Block(msgspec.Struct, frozen=True):
     ended: float = 0.0
 
     @property
+    def seconds(self) -> float:
+        """Return how long all samples took together."""
+        return sum(self.samples) * self.inner * self.units
+
+    @property
     def key(self) -> CellKey:
         """Return the place in the table that the block belongs to."""
         return CellKey(self.case, self.framework, self.phase)
@@ -130,8 +138,29 @@ class Run(msgspec.Struct, frozen=True):
     finished: float | None = None
 
 
-class Results(msgspec.Struct):
-    """All that one run found, as the store returns it."""
+class _Index:
+    """Cells and blocks of a run by their place: one pass, then each look-up is immediate."""
+
+    def __init__(self, cells: list[Cell], blocks: list[Block]) -> None:
+        self._made_of = (cells, len(cells), blocks, len(blocks))
+        self.cell_by_key = {cell.key: cell for cell in reversed(cells)}
+        self.blocks_by_key: defaultdict[CellKey, list[Block]] = defaultdict(list)
+        for block in blocks:
+            self.blocks_by_key[block.key].append(block)
+
+    def holds(self, cells: list[Cell], blocks: list[Block]) -> bool:
+        """Whether the index is of these lists as they are now."""
+        known_cells, cell_count, known_blocks, block_count = self._made_of
+        same = known_cells is cells and known_blocks is blocks
+        return same and (cell_count, block_count) == (len(cells), len(blocks))
+
+
+class Results(msgspec.Struct, dict=True):
+    """All that one run found, as the store returns it.
+
+    Cells and blocks are found by key through an index, made at the first look-up and anew when a
+    list has grown or was replaced.
+    """
 
     run: Run
     frameworks: list[Framework] = []
@@ -147,16 +176,22 @@ class Results(msgspec.Struct):
 
     def cell(self, key: CellKey) -> Cell | None:
         """Find one cell."""
-        return next((cell for cell in self.cells if cell.key == key), None)
+        return self._index().cell_by_key.get(key)
 
     def blocks_of(self, key: CellKey) -> list[Block]:
         """Return the blocks of one cell in the order of rounds."""
-        blocks = [block for block in self.blocks if block.key == key]
+        blocks = self._index().blocks_by_key.get(key, [])
         return sorted(blocks, key=lambda block: (block.round, block.process))
 
     def phases(self) -> Iterator[str]:
         """Yield the phases that occur, in their canonical order."""
         return in_order(cell.phase for cell in self.cells)
+
+    def _index(self) -> _Index:
+        kept: _Index | None = vars(self).get("_kept")
+        if kept is None or not kept.holds(self.cells, self.blocks):
+            kept = vars(self)["_kept"] = _Index(self.cells, self.blocks)
+        return kept
 
 
 def in_order(phases: Iterable[str]) -> Iterator[str]:

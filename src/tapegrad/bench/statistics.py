@@ -10,8 +10,8 @@
    bootstrap that draws processes, then blocks in them. For a mean that bootstrap has a closed form,
    between * (P - 1) / P + within, so nothing is drawn and there is no seed.
 5. With 3 processes that is too narrow: the part between processes is scaled by P / (P - 1), and
-   the quantile is Student's t with Satterthwaite's degrees of freedom of both parts. `simulate`
-   shows what remains: see tests/bench/test_statistics.py.
+   the quantile is Student's t with Satterthwaite's degrees of freedom of both parts. What
+   remains is shown on invented measurements (bench/simulation.py).
 6. Two runs have no common moments. Their control kernels tell a slow machine from a slow operator,
    but not how much of it the operator feels: all of the machine's slowness or nothing. So with
    `controls` the interval spans both answers, as measured and divided by the controls, and a claim
@@ -23,9 +23,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -79,16 +77,6 @@ class Ratio(msgspec.Struct, frozen=True):
     normalised: bool = False
     #: The ratio of the control kernels: how much slower the machine was; None where not asked for.
     machine: float | None = None
-
-
-class Rates(NamedTuple):
-    """How often each verdict was given, and how often the interval held the true ratio."""
-
-    faster: float
-    slower: float
-    same: float
-    undecided: float
-    coverage: float
 
 
 class _Level(NamedTuple):
@@ -398,114 +386,3 @@ def _exp(logarithm: float) -> float:
 def _check_fraction(name: str, value: float) -> None:
     if not 0 < value < 1:
         raise OptionError(f"statistics: expected {name} between 0 and 1, got {value}")
-
-
-# How often it is wrong
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What disturbs measurements, as standard deviations of logarithms, with typical defaults."""
-
-    sample: float = 0.03
-    block: float = 0.02
-    process: float = 0.015
-    outlier: float = math.log(1.3)
-    """What an outlier block takes longer by."""
-    outliers: float = 0.03
-    """The share of outlier blocks."""
-    drift: float = 0.05
-    """The machine's walk over a run, common to the blocks of one process and round."""
-    control: float = 0.012
-    """Of a block's control kernels."""
-
-
-def simulate(
-    processes: int = 3,
-    rounds: int = 3,
-    slowdown: float = 0.0,
-    *,
-    noise: Noise | None = None,
-    samples: int = 10,
-    machine: float = 0.0,
-    feels: float = 1.0,
-    paired: bool = True,
-    controls: bool = False,
-    margin: float = 0.03,
-    trials: int = 1000,
-    seed: int = 0,
-) -> Rates:
-    """Return how often `ratio` gives each verdict on invented measurements.
-
-    Args:
-        processes: Worker processes of each side.
-        rounds: Visits to each process.
-        slowdown: How much slower theirs is: 0 for equals (A/A), 0.05 for 5 %.
-        noise: What disturbs the measurements.
-        samples: Samples in each block.
-        machine: How much slower the machine is in theirs, for paired=False.
-        feels: The share of the machine's slowness that reaches the operator; controls feel all.
-        paired: As in `ratio`; the two sides are two runs if not.
-        controls: As in `ratio`.
-        margin: As in `ratio`.
-        trials: How many comparisons to invent.
-        seed: Of the random numbers.
-
-    Example:
-        >>> simulate(5, 5, slowdown=0.5, trials=20).slower
-        1.0
-
-    """
-    rng = np.random.default_rng(seed)
-    noise = noise or Noise()
-    verdicts: dict[str, int] = dict.fromkeys(("faster", "slower", "same", "undecided"), 0)
-    covered = 0
-    for _ in range(trials):
-        drift = _drift(rng, noise, processes, rounds)
-        other = drift if paired else _drift(rng, noise, processes, rounds)
-        invent = partial(_invent, feels=feels, noise=noise, samples=samples, rng=rng)
-        theirs = invent("theirs", math.log1p(slowdown), other + math.log1p(machine))
-        ours = invent("ours", 0.0, drift)
-        found = ratio(theirs, ours, paired=paired, controls=controls, margin=margin)
-        verdicts[found.verdict] += 1
-        covered += (found.low or 0.0) <= 1 + slowdown <= (found.high or math.inf)
-    return Rates(**{name: n / trials for name, n in verdicts.items()}, coverage=covered / trials)
-
-
-def _drift(rng: np.random.Generator, noise: Noise, processes: int, rounds: int) -> Values:
-    """Invent the machine's state at each visit (process, round): a random walk over the run."""
-    steps = rng.normal(0, noise.drift / math.sqrt(processes * rounds), (rounds, processes))
-    return np.cumsum(steps).reshape(rounds, processes).T
-
-
-def _invent(
-    framework: str,
-    effect: float,
-    drift: Values,
-    *,
-    feels: float,
-    noise: Noise,
-    samples: int,
-    rng: np.random.Generator,
-) -> list[Block]:
-    """Invent the blocks of one cell."""
-    centre = effect + feels * drift + rng.normal(0, noise.process, (len(drift), 1))
-    centre += rng.normal(0, noise.block, drift.shape)
-    centre += noise.outlier * (rng.random(drift.shape) < noise.outliers)
-    times = np.exp(centre[..., None] + rng.normal(0, noise.sample, (*drift.shape, samples)))
-    kernels = np.exp(drift + rng.normal(0, noise.control, drift.shape))
-    return [
-        Block("case", framework, "forward", i, r, times[i, r].tolist(), controls={"copy": float(c)})
-        for (i, r), c in np.ndenumerate(kernels)
-    ]
-
-
-def error_rates(
-    designs: Iterable[tuple[int, int]] = ((3, 3), (3, 5), (5, 5)),
-    slowdowns: Iterable[float] = (0.0, 0.02, 0.05, 0.1, 0.5),
-    trials: int = 1000,
-) -> Iterator[tuple[int, int, float, Rates]]:
-    """Yield processes, rounds, slowdown and the rates of each verdict: the published table."""
-    cases = [(p, r, slowdown) for p, r in designs for slowdown in slowdowns]
-    for processes, rounds, slowdown in cases:
-        yield processes, rounds, slowdown, simulate(processes, rounds, slowdown, trials=trials)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tapegrad.worker.case import Case
+from tapegrad.bench.errors import MalformedFileError
+from tapegrad.worker.case import LEVELS, Case
 
 if TYPE_CHECKING:
     from tapegrad.bench.results import Results
@@ -41,3 +42,53 @@ class Suite:
     #: What the command line calls the suite that these cases were picked from, if any.
     of: str = ""
     bars: tuple[Bar, ...] = field(default=())
+
+    def check(self, where: str = "") -> None:
+        """Refuse a suite that could not be measured; `where` is its file, if it has one."""
+        for flaw in self._flaws():
+            raise MalformedFileError(f"{where or f'suite {self.name}'}: {flaw}")
+
+    def _flaws(self) -> Iterator[str]:
+        if not (isinstance(self.name, str) and self.name):
+            yield f"a suite's name must be a text, not {self.name!r}."
+        if not _all(self.cases, Case) or not self.cases:
+            yield f"cases must be a tuple of at least one Case, not {_told(self.cases, Case)}."
+        yield from self._flaws_of_cases()
+        yield from _flaws_of_names("frameworks", self.frameworks)
+        for level, names in self.at_level.items():
+            if level not in LEVELS:
+                yield f"at_level: there is no level {level!r}. There are: {', '.join(LEVELS)}."
+            yield from _flaws_of_names(f"at_level[{level!r}]", names)
+        if not _all(self.bars, Bar):
+            yield f"bars must be a tuple of Bar, not {_told(self.bars, Bar)}."
+
+    def _flaws_of_cases(self) -> Iterator[str]:
+        seen: dict[str, int] = {}
+        for number, case in enumerate(self.cases, start=1):
+            for flaw in case.flaws():
+                yield f"case {number} ({case.op}): {flaw}"
+            first = seen.setdefault(case.key, number)
+            if first != number:
+                yield (
+                    f"cases {first} and {number} are the same work, {case.label}; size, phases "
+                    "and flops make no difference. Leave one out."
+                )
+
+
+def _flaws_of_names(what: str, names: object) -> Iterator[str]:
+    if not _all(names, str):
+        yield f'{what} must be a tuple of names like ("torch", "numpy"), not {_told(names, str)}.'
+
+
+def _all(values: object, kind: type) -> bool:
+    return isinstance(values, (tuple, list)) and all(isinstance(each, kind) for each in values)
+
+
+def _told(values: object, kind: type) -> str:
+    """Say what came in place of a tuple: the first thing in it that does not belong there."""
+    if not isinstance(values, (tuple, list)):
+        return f"{repr(values)[:60]} ({type(values).__name__})"
+    wrong = [each for each in values if not isinstance(each, kind)]
+    return (
+        f"one with {repr(wrong[0])[:60]} ({type(wrong[0]).__name__})" if wrong else "an empty one"
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -12,6 +15,9 @@ LEVELS = ("operator", "fused", "layer", "model", "graph")
 SIZES = ("small", "medium", "large", "skewed")
 #: In the order in which they are measured and printed.
 PHASES = ("build", "compile", "forward", "backward", "step", "inference")
+DTYPES = ("float32", "float64")
+#: How an input is drawn.
+KINDS = ("normal", "uniform", "positive", "distinct", "integers")
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,24 @@ class Array:
     #: Integers are drawn from 0 up to this, exclusively.
     high: int = 0
 
+    def flaws(self) -> Iterator[str]:
+        """Yield what is wrong with it, in words."""
+        if not (isinstance(self.name, str) and self.name.isidentifier()):
+            yield f"an input's name must be an identifier like 'x', not {self.name!r}."
+        yield from _flaws_of_shape(self.name, self.shape)
+        yield from _unknown(f"kind of input {self.name}", self.kind, KINDS)
+        yield from _flaws_of_flag(f"grad of input {self.name}", self.grad)
+        if self.kind == "integers" and not _whole(self.high, 1):
+            yield (
+                f"input {self.name}: integers are drawn from 0 up to `high`, exclusively: give it "
+                f"a whole number of 1 or more, not {self.high!r}."
+            )
+
+    def nbytes(self, dtype: str) -> int:
+        """Return its size in a case of a type; integers have 64 bits."""
+        width = 4 if dtype == "float32" and self.kind != "integers" else 8
+        return math.prod(self.shape) * width
+
 
 @dataclass(frozen=True)
 class Case:
@@ -39,7 +63,8 @@ class Case:
     size: str = "medium"
     dtype: str = "float32"
     phases: tuple[str, ...] = ("forward", "backward")
-    #: Terms in the longest sum behind one number: the tolerance grows with its square root.
+    #: Terms in the longest sum behind one number: the tolerance grows with its square root. Zero,
+    #: for a user's own functions, lets the sizes of inputs and outputs decide.
     reduction: int = 1
     #: The result is random: it is checked by its distribution.
     random: bool = False
@@ -67,6 +92,36 @@ class Case:
         """Names of the inputs whose gradients are asked for."""
         return tuple(array.name for array in self.inputs if array.grad)
 
+    @property
+    def nbytes(self) -> int:
+        """Size of all inputs together."""
+        return sum(array.nbytes(self.dtype) for array in self.inputs)
+
+    def flaws(self) -> Iterator[str]:
+        """Yield what is wrong with it, in words."""
+        yield from _unknown("level", self.level, LEVELS)
+        yield from _unknown("size", self.size, SIZES)
+        yield from _unknown("dtype", self.dtype, DTYPES)
+        if not (isinstance(self.op, str) and self.op):
+            yield f"op must be the name of an operator, not {self.op!r}."
+        yield from self._flaws_of_inputs()
+        yield from _flaws_of_attrs(self.attrs)
+        yield from _flaws_of_phases(self.phases)
+        if not _whole(self.reduction, 1):
+            yield f"reduction must be a whole number of 1 or more, not {self.reduction!r}."
+        if not _amount(self.flops):
+            yield f"flops must be a number of 0 or more, not {self.flops!r}."
+        yield from _flaws_of_flag("random", self.random)
+
+    def _flaws_of_inputs(self) -> Iterator[str]:
+        if not _are_arrays(self.inputs):
+            yield f"inputs must be a tuple of Array, not {_short(self.inputs)}."
+            return
+        for array in self.inputs:
+            yield from array.flaws()
+        for name in _repeated(array.name for array in self.inputs):
+            yield f"two inputs are named {name!r}; give each a name of its own."
+
     def as_dict(self) -> dict[str, Any]:
         """Turn the case into plain values for JSON."""
         return asdict(self) | {"attrs": dict(self.attrs)}
@@ -82,3 +137,69 @@ class Case:
 
 def _plain(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _unknown(kind: str, name: object, known: tuple[str, ...]) -> Iterator[str]:
+    """Yield a complaint with the nearest name, unless the name is known."""
+    if name not in known:
+        close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+        guess = f" Did you mean {close[0]}?" if close else ""
+        yield f"there is no {kind} {name!r}.{guess} There are: {', '.join(known)}."
+
+
+def _flaws_of_flag(name: str, value: object) -> Iterator[str]:
+    if not isinstance(value, bool):
+        yield f"{name} must be True or False, not {_short(value)}."
+
+
+def _flaws_of_shape(name: object, shape: object) -> Iterator[str]:
+    if not (isinstance(shape, (tuple, list)) and all(_whole(side, 0) for side in shape)):
+        yield (
+            f"the shape of input {name} must be a tuple of whole numbers of 0 or more, like "
+            f"(32, 64), not {_short(shape)}."
+        )
+
+
+def _flaws_of_attrs(attrs: object) -> Iterator[str]:
+    if not (isinstance(attrs, Mapping) and all(isinstance(name, str) for name in attrs)):
+        yield f"attrs must be a dictionary from names to values, not {_short(attrs)}."
+        return
+    for name, value in attrs.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            yield (
+                f"attribute {name!r} must be of what JSON can hold (str, bool, int, finite float, "
+                f"None, lists of these), not {_short(value)}."
+            )
+
+
+def _flaws_of_phases(phases: object) -> Iterator[str]:
+    if not (isinstance(phases, (tuple, list)) and phases):
+        yield f'phases must be a tuple like ("forward", "backward"), not {_short(phases)}.'
+        return
+    for phase in phases:
+        yield from _unknown("phase", phase, PHASES)
+    for phase in _repeated(phases):
+        yield f"phase {phase!r} is there twice; name it once."
+
+
+def _repeated(names: Iterable[object]) -> list[object]:
+    return [name for name, count in Counter(map(str, names)).items() if count > 1]
+
+
+def _are_arrays(values: object) -> bool:
+    return isinstance(values, (tuple, list)) and all(isinstance(each, Array) for each in values)
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _amount(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value < math.inf
+
+
+def _short(value: object) -> str:
+    """Show a value together with its type, since 3 may be one that JSON does not know."""
+    return f"{repr(value)[:60]} ({type(value).__name__})"

@@ -7,6 +7,7 @@ given share is false (false-discovery control over all series).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -152,6 +153,7 @@ def compare(
         ['softmax']
 
     """
+    check(margin, rate)
     before, after = (store.load(store.resolve(name).id) for name in (run_a, run_b))
     apart = _apart(before.run, after.run)
     if apart and not across:
@@ -168,6 +170,14 @@ def compare(
         margin=margin,
         rate=rate,
     )
+
+
+def check(margin: float, rate: float) -> None:
+    """Refuse a margin or a rate that decides nothing."""
+    if not 0 <= margin < math.inf:
+        raise BenchError(f"margin must be a share of at least 0, as 0.03 for 3 %, not {margin:g}.")
+    if not 0 < rate < 1:
+        raise BenchError(f"rate must be a share between 0 and 1, as 0.05 for 5 %, not {rate:g}.")
 
 
 def changes(

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -20,6 +20,7 @@ import msgspec
 from tapegrad.bench import changepoints, frameworks, suites
 from tapegrad.bench.changepoints import SHORTEST, Change
 from tapegrad.bench.driver import Listener, run
+from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions.changes import (
     BAD,
     MARGIN,
@@ -27,10 +28,11 @@ from tapegrad.bench.regressions.changes import (
     Comparison,
     Series,
     changes,
+    check,
     differences,
     same_conditions,
 )
-from tapegrad.bench.results import CellKey, Results, Run
+from tapegrad.bench.results import AGAIN, CellKey, Results, Run
 from tapegrad.bench.store import Store
 from tapegrad.bench.suite import Suite
 
@@ -38,6 +40,11 @@ from tapegrad.bench.suite import Suite
 NIGHTS = 5
 #: Options that choose what is measured; a confirmation chooses for itself.
 CHOICES = ("filter", "sizes", "phases", "frameworks", "dtype")
+#: Said where what alarmed was not measured again to the end.
+CUT_OFF = (
+    "Interrupted while alarms were measured again: those not confirmed are open. "
+    "Tonight's run is kept; start another night to decide them."
+)
 ALARMING = ("regressed", "improved", "broken")
 
 
@@ -89,6 +96,11 @@ class Nightly(msgspec.Struct, frozen=True):
         return self.comparison is None
 
     @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the run, or the measuring again of what alarmed."""
+        return self.status != "finished"
+
+    @property
     def regressions(self) -> list[Series]:
         """Return what got worse for sure."""
         return [a.series for a in self.alarms if a.confirmed and a.series.verdict in BAD]
@@ -103,21 +115,25 @@ class Nightly(msgspec.Struct, frozen=True):
         """Return 1 on a confirmed regression, 130 after Ctrl-C, 4 without any time, else 0."""
         if self.regressions:
             return 1
-        if self.status != "finished":
+        if self.interrupted:
             return 130
         return 0 if self.measured else 4
 
     def __str__(self) -> str:
+        if self.comparison is None and self.interrupted:
+            return (
+                f"{self.run} was interrupted: nothing is compared, and what was measured is kept. "
+                f"Go on with:\n  tapegrad bench run --resume {self.run}"
+            )
         if not self.measured:
             return f"{self.run}: nothing could be measured."
-        if self.comparison is None and self.status != "finished":
-            return f"{self.run} was interrupted: nothing is compared."
         if self.comparison is None:
             return f"{self.run} is the first night: it is the baseline of those to come."
         steps = [f"step in the history of {each}" for each in self.steps]
         alarms = [str(each) for each in self.alarms] or ["nothing changed"]
         other = [str(each) for each in self.comparison.differences]
-        return "\n".join([self.comparison.headline, *alarms, *steps, *other])
+        cut_off = [CUT_OFF] if self.interrupted else []
+        return "\n".join([self.comparison.headline, *alarms, *steps, *other, *cut_off])
 
 
 def nightly(
@@ -142,6 +158,9 @@ def nightly(
         options: As for `bench.run`.
 
     """
+    check(margin, rate)
+    if nights < 1:
+        raise BenchError(f"nights must be at least 1, not {nights}.")
     found = suites.find(suite) if isinstance(suite, str) else suite
     tonight = run(suite, store=store, listener=listener, **options)
     before = [store.load(each.id) for each in _earlier(store, tonight.run, nights)]
@@ -153,10 +172,7 @@ def nightly(
     series = list(changes(before, tonight, margin=margin, rate=rate, since=since))
     steps = [step for each in series if (step := history.step(each, margin)) is not None]
     suspects = _suspects(series, steps)
-    again = [
-        run(chosen, store=store, listener=listener, **choice)
-        for chosen, choice in _choices(found, suspects, tonight, options)
-    ]
+    again = list(_again(store, listener, _choices(found, suspects, tonight, options)))
     second = {
         each.key: each
         for results in again
@@ -179,6 +195,17 @@ def nightly(
         steps=steps,
         measured=any(cell.timed for cell in tonight.cells),
     )
+
+
+def _again(
+    store: Store, listener: Listener | None, choices: Iterable[tuple[Suite, dict[str, Any]]]
+) -> Iterator[Results]:
+    """Measure what alarmed again; Ctrl-C ends all of it."""
+    for suite, options in choices:
+        results = run(suite, store=store, listener=listener, **options)
+        yield results
+        if not _finished(results):
+            return
 
 
 def _finished(results: Results) -> bool:
@@ -264,7 +291,7 @@ def _choices(
     for pair in dict.fromkeys((each.framework, each.phase) for each in suspects):
         chosen = [cases[each.case] for each in suspects if (each.framework, each.phase) == pair]
         again = Suite(
-            name=f"{suite.name}-again",
+            name=f"{suite.name}{AGAIN}",
             summary=f"alarms of {tonight.run.id}",
             cases=tuple(chosen),
             of=str(tonight.run.options["suite"]),

@@ -25,8 +25,8 @@ from tapegrad.bench.report.figures import (
     Section,
     report_on,
 )
-from tapegrad.bench.report.text import seconds
 from tapegrad.bench.results import Results, in_order
+from tapegrad.bench.units import seconds
 
 #: Told apart by people who see colours differently, too (after Paul Tol's schemes).
 COLOURS = (

@@ -51,7 +51,7 @@ def pattern_for(run: Run) -> str:
 def _words(options: dict[str, Any], label: str, phase: str) -> Iterator[str]:
     yield from ("tapegrad", "bench", "run", str(options["suite"]))
     if options.get("frameworks"):
-        yield from ("--frameworks", ",".join(options["frameworks"]))
+        yield from ("--frameworks", ",".join(dict.fromkeys(options["frameworks"])))
     yield from ("--filter", _pattern(label))
     phases = phase or ",".join(options.get("phases", []))
     if phases:

@@ -189,8 +189,12 @@ def bars_of(results: Results) -> list[BarFigure]:
 
 
 def _bar(bar: Bar, results: Results) -> BarFigure:
-    found = bar.found(results)
-    verdict = NOT_MEASURED if found is None else "met" if bar.met(found) else "missed"
+    """Judge a bar; one of a user's that fails must not take the report with it."""
+    try:
+        found = bar.found(results)
+        verdict = NOT_MEASURED if found is None else "met" if bar.met(found) else "missed"
+    except Exception:
+        found, verdict = None, NOT_MEASURED
     return BarFigure(bar.title, bar.bound, bar.unit, bar.at_most, found, verdict)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from tapegrad.bench.report.figures import EVALUATIONS, Graph, GraphRow
 from tapegrad.bench.report.published import SOURCE, SOURCE_NOTE, Published
 from tapegrad.bench.report.table import Column, Entry, Line, Table
-from tapegrad.bench.report.text import ratio_entry, seconds, size, time_entry
+from tapegrad.bench.report.text import ratio_entry, time_entry
+from tapegrad.bench.units import seconds, size
 
 TARGETS = {"sum": "sum of all nodes", "last": "last node"}
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from tapegrad.bench.report.figures import Mean, Row, Section
 from tapegrad.bench.report.table import REFERENCE, Column, Entry, Line, Table
-from tapegrad.bench.report.text import mean_entry, ratio_entry, size, time_entry
+from tapegrad.bench.report.text import mean_entry, ratio_entry, time_entry
 from tapegrad.bench.results import in_order
+from tapegrad.bench.units import size
 
 
 def times(section: Section) -> Table:

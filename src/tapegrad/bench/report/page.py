@@ -6,11 +6,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
+from tapegrad.bench import statistics
 from tapegrad.bench.report import graphs, operators
 from tapegrad.bench.report.command import pattern_for
 from tapegrad.bench.report.figures import BarFigure, Figure, Report
 from tapegrad.bench.report.table import Column, Entry, Line, Page, Table
-from tapegrad.bench.report.text import UNCONFIRMED, number, size
+from tapegrad.bench.report.text import UNCONFIRMED
+from tapegrad.bench.units import counted, number, size
 
 #: Headings of what is said at the end.
 REASONS = "Why there is no time"
@@ -61,7 +63,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
         device = options.get("device", "cpu")
         yield "threads", f"{options['threads']}, device {device}, {cache} caches"
     if "processes" in options:
-        design = f"{options['processes']} processes × {options['rounds']} rounds"
+        processes, rounds = options["processes"], options["rounds"]
+        design = f"{counted(processes, 'process')} × {counted(rounds, 'round')}"
         yield "design", f"{design}, blocks of {1e3 * options['block']:g} ms"
     if run.commit:
         yield "commit", run.commit[:12]
@@ -160,17 +163,21 @@ def _method(figures: list[Figure]) -> Iterator[str]:
     if not times:
         yield "Nothing was timed."
         return
-    counts = (
-        f"{_range(time.processes for time in times)} processes, "
-        f"{_range(time.blocks for time in times)} blocks, "
-        f"{_range(time.samples for time in times)} samples"
+    counts = ", ".join(
+        (
+            _counted("process", (time.processes for time in times)),
+            _counted("block", (time.blocks for time in times)),
+            _counted("sample", (time.samples for time in times)),
+        )
     )
     yield f"n behind each time: {counts}. Contenders took turns in random order."
     yield (
-        "A block counts with the median of its samples; a time is the geometric mean of blocks and "
-        "processes. ±p%: the 95 % interval reaches from value / (1 + p%) to value × (1 + p%). It "
-        "comes from the bootstrap of blocks nested in processes, in closed form with Student's t; "
-        "±? is a single block."
+        "A block counts with the median of its samples. Blocks farther than "
+        f"{statistics.FAR:g} robust standard deviations from the median of their process are "
+        "pulled in to that distance, so that a disturbed moment does not decide; none is dropped. "
+        "A time is the geometric mean of blocks and processes. ±p%: the 95 % interval reaches from "
+        "value / (1 + p%) to value × (1 + p%). It comes from the bootstrap of blocks nested in "
+        "processes, in closed form with Student's t; ±? is a single block."
     )
     yield (
         "Ratios compare blocks of the same process and round. faster, slower: the interval leaves "
@@ -179,7 +186,6 @@ def _method(figures: list[Figure]) -> Iterator[str]:
     )
 
 
-def _range(counts: Iterable[int]) -> str:
+def _counted(noun: str, counts: Iterable[int]) -> str:
     listed = list(counts)
-    low, high = min(listed), max(listed)
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return counted(min(listed), noun, max(listed))

@@ -2,59 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 from tapegrad.bench.report.figures import Figure, Mean
 from tapegrad.bench.report.table import REFERENCE, Entry
 from tapegrad.bench.statistics import Estimate, Ratio
+from tapegrad.bench.units import number, seconds
 
-UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 #: Right by one witness only.
 UNCONFIRMED = "†"
 NO_RATIO = "no ratio"
-
-
-def number(value: float) -> str:
-    """Write a number with three digits, more where it is large.
-
-    Example:
-        >>> [number(value) for value in (0.01234, 1.5, 99.96, 1234.5)]
-        ['0.0123', '1.50', '100', '1,234']
-
-    """
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    digits = max(0, 2 - math.floor(math.log10(abs(float(f"{value:.3g}")))))
-    return f"{value:,.{digits}f}"
-
-
-def seconds(value: float) -> str:
-    """Write a time in the unit that suits it.
-
-    Example:
-        >>> seconds(1.234e-5), seconds(1130.0)
-        ('12.3 µs', '1,130 s')
-
-    """
-    scale, unit = next((each for each in UNITS if value >= 0.9995 * each[0]), UNITS[-1])
-    return f"{number(value / scale)} {unit}"
-
-
-def size(count: int | None) -> str:
-    """Write a number of bytes; None is n/a.
-
-    Example:
-        >>> size(8192), size(None)
-        ('8.00 KiB', 'n/a')
-
-    """
-    if count is None:
-        return "n/a"
-    for scale, unit in BYTES:
-        if abs(count) >= scale:
-            return f"{number(count / scale)} {unit}"
-    return f"{count} B"
+#: Percent above which an interval says no more than that it is wide.
+WIDE = 1000
 
 
 def spread(value: float, low: float | None, high: float | None) -> str:
@@ -62,7 +19,9 @@ def spread(value: float, low: float | None, high: float | None) -> str:
     if low is None or high is None or low <= 0 or value <= 0:
         return "±?"
     percent = 100 * (max(high / value, value / low) - 1)
-    return f"±{percent:.1f}%" if percent < 0.95 else f"±{percent:,.0f}%"
+    if percent > WIDE:
+        return f"±>{WIDE}%"
+    return f"±{percent:.1f}%" if percent < 0.95 else f"±{percent:.0f}%"
 
 
 def time_text(time: Estimate) -> str:

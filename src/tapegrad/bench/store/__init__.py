@@ -24,7 +24,7 @@ from tapegrad.bench.store.errors import (
     UnknownRunError,
 )
 from tapegrad.bench.store.open import open_store
-from tapegrad.bench.store.store import Store
+from tapegrad.bench.store.store import Store, Summary
 
 __all__ = [
     "DuplicateError",
@@ -37,6 +37,7 @@ __all__ = [
     "StoreReadOnlyError",
     "StoreUnreachableError",
     "StoreUrlError",
+    "Summary",
     "UnknownRunError",
     "open_store",
 ]

@@ -64,6 +64,13 @@ FAILURES = (
     Failure(
         StoreUnreachableError,
         (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH),
+        (),
+        "expected to open or create the file, but that was refused; "
+        "check its folder and the user's rights there, or name another place",
+    ),
+    Failure(
+        StoreUnreachableError,
+        (),
         (_NO_STATE, "08", "28", "3D000", "53300", "57P"),
         "expected to open it, but that was refused; "
         "check that the server runs, its address, the user's name and rights",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 
-from tapegrad.bench.results import Machine, Run
+from tapegrad.bench.results import AGAIN, Machine, Run
 from tapegrad.bench.store.tables import runs
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -55,6 +55,11 @@ def newest(suite: str | None = None, machine: str | None = None) -> sa.Select[An
     if suite is not None:
         query = query.where(runs.c.suite == suite)
     return query if machine is None else query.where(runs.c.machine == machine)
+
+
+def without_confirmations(query: sa.Select[Any]) -> sa.Select[Any]:
+    """Leave out runs that only measured another run's alarms again."""
+    return query.where(sa.not_(runs.c.suite.endswith(AGAIN, autoescape=True)))
 
 
 def _run(row: sa.Row[Any]) -> Run:

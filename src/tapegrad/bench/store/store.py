@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import NamedTuple, Self
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -22,10 +22,21 @@ from tapegrad.bench.store.rows import (
     records,
     row_of,
     row_of_run,
+    without_confirmations,
 )
 from tapegrad.worker.case import Case
 
 _ADD_BLOCK = tables.blocks.insert().inline()
+
+
+class Summary(NamedTuple):
+    """A run and how much it holds."""
+
+    run: Run
+    #: Those that have a verdict.
+    contenders: list[str]
+    cells: int
+    blocks: int
 
 
 class Store:
@@ -120,12 +131,26 @@ class Store:
         with self._reading() as connection:
             return read_runs(connection, newest(suite, machine).limit(limit))
 
+    def summaries(self, suite: str | None = None, limit: int | None = None) -> list[Summary]:
+        """List runs, newest first, with what each holds."""
+        with self._reading() as connection:
+            runs = read_runs(connection, newest(suite).limit(limit))
+            ids = [run.id for run in runs]
+            contenders = _contenders(connection, ids)
+            cells = _counts(connection, tables.cells, ids)
+            blocks = _counts(connection, tables.blocks, ids)
+        return [
+            Summary(run, contenders[run.id], cells.get(run.id, 0), blocks.get(run.id, 0))
+            for run in runs
+        ]
+
     def resolve(self, text: str) -> Run:
         """Find the run that a text means.
 
         Args:
             text: An id or the beginning of one; `latest`, `latest~2` (two before it), or either
-                of one suite, as `quick:latest`.
+                of one suite, as `quick:latest`. Runs in which a night measured its alarms again
+                are found by their id or suite (`quick-again:latest`), never by a bare `latest`.
 
         Raises:
             UnknownRunError: There is no such run, or several begin so; names the nearest ids.
@@ -134,7 +159,9 @@ class Store:
         latest = Latest.read(text)
         with self._reading() as connection:
             if latest is not None:
-                query = newest(latest.suite).limit(1).offset(latest.back)
+                every = newest(latest.suite)
+                counted = every if latest.suite else without_confirmations(every)
+                query = counted.limit(1).offset(latest.back)
             else:
                 chosen = matching(text, _ids(connection), self.place)
                 query = newest().where(tables.runs.c.id.in_(chosen))
@@ -213,6 +240,24 @@ class Store:
 
     def _unknown(self, connection: sa.Connection, text: str) -> UnknownRunError:
         return unknown(text, _ids(connection), self.place)
+
+
+def _contenders(connection: sa.Connection, ids: Sequence[str]) -> defaultdict[str, list[str]]:
+    """Return the contenders of runs, in the order in which verdicts on them came."""
+    cells = tables.cells.c
+    first = sa.func.min(cells.id)
+    query = sa.select(cells.run_id, cells.framework).where(cells.run_id.in_(ids))
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    grouped = query.group_by(cells.run_id, cells.framework).order_by(first)
+    for run_id, framework in connection.execute(grouped):
+        found[run_id].append(framework)
+    return found
+
+
+def _counts(connection: sa.Connection, table: sa.Table, ids: Sequence[str]) -> dict[str, int]:
+    """Count the rows of runs."""
+    query = sa.select(table.c.run_id, sa.func.count()).where(table.c.run_id.in_(ids))
+    return {row[0]: row[1] for row in connection.execute(query.group_by(table.c.run_id))}
 
 
 def _ids(connection: sa.Connection) -> list[str]:

@@ -32,9 +32,14 @@ def _from_file(file: Path) -> Suite:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
+    except SystemExit as error:
+        raise MalformedFileError(
+            f"{file} ends the program by sys.exit({error.code!r}); a suite file only defines SUITE."
+        ) from error
     except Exception as error:
         raise MalformedFileError(f"{file}: {type(error).__name__}: {error}") from error
     suite = getattr(module, "SUITE", None)
     if not isinstance(suite, Suite):
         raise MalformedFileError(f"{file} does not define SUITE, a tapegrad.bench.Suite.")
+    suite.check(str(file))
     return suite

@@ -1,4 +1,13 @@
-"""Suite `operators`: the operators that networks are made of, small to skewed."""
+"""Suite `operators`: the operators that networks are made of, small to skewed.
+
+Each generator below is one category and yields its cases for all four size classes. What an
+operator takes is defined by its cases; the tables of `tapegrad.worker.operators` say how each
+framework does it. Shapes are chosen so that
+
+- no gradient is constant, which would show nothing (a sum over all of one row);
+- operators with kinks (`relu`, `amax`, `sort`) see distinct numbers no closer than central
+  differences reach, so their largest arrays have 2¹⁷ elements.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +17,123 @@ from typing import Any
 from tapegrad.bench.suite import Suite
 from tapegrad.worker.case import Array, Case
 
+Shape = tuple[int, ...]
+
 #: Shapes of elementwise and row-wise operators by size class.
 ROWS = {"small": (32, 64), "medium": (256, 1024), "large": (2048, 2048), "skewed": (10_000, 1)}
 WIDE = ROWS | {"skewed": (1, 10_000)}
+#: Two rows where one would have a constant gradient.
+PAIR = ROWS | {"skewed": (2, 10_000)}
+#: For operators with kinks: at most 2¹⁷ distinct numbers.
+KINKED = {"small": (32, 64), "medium": (64, 512), "large": (64, 2048), "skewed": (10_000, 1)}
+KINKED_PAIR = KINKED | {"skewed": (2, 10_000)}
+#: Images: batch, channels, side.
+IMAGES = {
+    "small": (2, 4, 8, 8),
+    "medium": (4, 16, 32, 32),
+    "large": (8, 64, 56, 56),
+    "skewed": (1, 256, 4, 4),
+}
 
 
 def _operator(op: str, size: str, *inputs: Array, reduction: int = 1, **attrs: Any) -> Case:
     return Case("operator", op, inputs, attrs, size, reduction=reduction)
 
 
+def _forward(op: str, size: str, *inputs: Array, random: bool = False, **attrs: Any) -> Case:
+    """Describe an operator without gradients; its inputs have `grad=False`."""
+    return Case("operator", op, inputs, attrs, size, phases=("forward",), random=random)
+
+
+def _given(name: str, shape: Shape, kind: str = "normal", high: int = 0) -> Array:
+    """Describe an input whose gradient is not asked for."""
+    return Array(name, shape, grad=False, kind=kind, high=high)
+
+
 def _elementwise() -> Iterator[Case]:
     for size, shape in ROWS.items():
-        for op in ("add", "mul"):
-            yield _operator(op, size, Array("x", shape), Array("y", shape))
-        for op in ("exp", "tanh", "relu", "gelu"):
-            yield _operator(op, size, Array("x", shape))
+        x, positive = Array("x", shape), Array("x", shape, kind="positive")
+        for op in ("add", "mul", "sub"):
+            yield _operator(op, size, x, Array("y", shape))
+        for op in ("exp", "tanh", "sin", "sigmoid", "erf", "square"):
+            yield _operator(op, size, x)
+        for op in ("log", "sqrt", "rsqrt"):
+            yield _operator(op, size, positive)
+        yield _operator("div", size, x, Array("y", shape, kind="positive"))
+        yield _operator("pow", size, positive, Array("y", shape))
+        yield _operator("where", size, _given("mask", shape, "integers", 2), x, Array("y", shape))
+    for size, shape in KINKED.items():
+        x = Array("x", shape, kind="distinct")
+        yield _operator("abs", size, x)
+        yield _operator("maximum", size, x, Array("y", shape))
+        yield _operator("clip", size, x, min=-0.5, max=0.3)
 
 
-def _rows() -> Iterator[Case]:
-    for size, (rows, columns) in WIDE.items():
+def _broadcast() -> Iterator[Case]:
+    """Yield a row with every row, a column with every column, a column with a row."""
+    for size, (rows, columns) in {**ROWS, "skewed": (100, 100)}.items():
+        x = Array("x", (rows, columns))
+        yield _operator("sub", size, x, Array("y", (columns,)))
+        column = Array("y", (rows, 1), kind="positive")
+        yield _operator("div", size, x, column)
+        base, power = Array("x", (rows, 1), kind="positive"), Array("y", (1, columns))
+        yield _operator("pow", size, base, power)
+
+
+def _activations() -> Iterator[Case]:
+    for size, shape in ROWS.items():
+        x = Array("x", shape)
+        for op in ("gelu", "silu", "softplus", "mish"):
+            yield _operator(op, size, x)
+        for alpha in (1.0, 0.5):
+            yield _operator("elu", size, x, alpha=alpha)
+    for size, shape in KINKED.items():
+        x = Array("x", shape, kind="distinct")
+        yield _operator("relu", size, x)
+        yield _operator("hardswish", size, Array("x", shape))
+        for slope in (0.01, 0.2):
+            yield _operator("leaky_relu", size, x, slope=slope)
+    for size, shape in (ROWS | {"skewed": (10_000, 2)}).items():
+        yield _operator("glu", size, Array("x", shape), dim=-1)
+
+
+def _reductions() -> Iterator[Case]:
+    for size, (rows, columns) in PAIR.items():
         x = Array("x", (rows, columns))
         yield _operator("sum", size, x, reduction=columns, dim=-1)
-        yield _operator("softmax", size, x, reduction=columns, dim=-1)
-        yield _operator("log_softmax", size, x, reduction=columns, dim=-1)
-        scale = Array("weight", (columns,)), Array("bias", (columns,))
-        yield _operator("layer_norm", size, x, *scale, reduction=columns, eps=1e-5)
-        target = Array("target", (rows,), grad=False, kind="integers", high=columns)
-        yield _operator("cross_entropy", size, x, target, reduction=columns)
+        yield _operator("mean", size, x, reduction=columns, dim=-1)
+        yield _operator("mean", size, x, reduction=rows, dim=0)
+        yield _operator("var", size, x, reduction=columns, dim=-1, correction=1)
+        yield _operator("var", size, x, reduction=columns, dim=-1, correction=0)
+        yield _operator("norm", size, x, reduction=columns, dim=-1, order=2)
+        yield _operator("logsumexp", size, x, reduction=columns, dim=-1)
+        yield _operator("cumsum", size, x, reduction=columns, dim=-1)
+    for size, (rows, columns) in KINKED_PAIR.items():
+        x, given = (
+            Array("x", (rows, columns), kind="distinct"),
+            _given("x", (rows, columns), "distinct"),
+        )
+        yield _operator("amax", size, x, dim=-1)
+        yield _operator("amax", size, x, dim=0)
+        yield _operator("amin", size, x, dim=-1)
+        yield _operator("norm", size, x, reduction=columns, dim=-1, order=1)
+        yield _forward("argmax", size, given, dim=-1)
+        yield _forward("argmax", size, given, dim=0)
+        yield _forward("argmin", size, given, dim=-1)
+    short = {"small": (32, 64), "medium": (4096, 64), "large": (65_536, 64), "skewed": (10_000, 1)}
+    for size, (rows, columns) in short.items():  # longer products overflow
+        x = Array("x", (rows, columns), kind="positive")
+        yield _operator("prod", size, x, reduction=columns, dim=-1)
+
+
+def _softmax() -> Iterator[Case]:
+    for size, (rows, columns) in WIDE.items():
+        x = Array("x", (rows, columns))
+        for op in ("softmax", "log_softmax", "softmin"):
+            yield _operator(op, size, x, reduction=columns, dim=-1)
+    for size, (rows, columns) in ROWS.items():
+        x = Array("x", (rows, columns))
+        yield _operator("log_softmax", size, x, reduction=rows, dim=0)
 
 
 def _products() -> Iterator[Case]:
@@ -44,9 +143,19 @@ def _products() -> Iterator[Case]:
         yield _operator("matmul", size, *matrices, reduction=k)
         layer = Array("x", (m, k)), Array("weight", (n, k)), Array("bias", (n,))
         yield _operator("linear", size, *layer, reduction=k)
+        yield _operator("matvec", size, Array("a", (m, k)), Array("x", (k,)), reduction=k)
+        yield _operator("outer", size, Array("x", (m * 4,)), Array("y", (k,)))
+    batched = {"small": (4, 8, 16, 8), "medium": (16, 64, 64, 64), "large": (32, 256, 128, 256)}
+    for size, (batch, m, k, n) in (batched | {"skewed": (1000, 1, 16, 4)}).items():
+        a, b, turned = (Array("a", (batch, m, k)), Array("b", (batch, k, n)), (batch, n, k))
+        yield _operator("bmm", size, a, b, reduction=k, transpose_b=False)
+        yield _operator("bmm", size, a, Array("b", turned), reduction=k, transpose_b=True)
+        yield _operator("einsum", size, a, Array("b", turned), reduction=k, equation="bmk,bnk->bmn")
+        shared = Array("b", (k, n))
+        yield _operator("einsum", size, a, shared, reduction=k, equation="bmk,kn->bmn")
 
 
-def _images() -> Iterator[Case]:
+def _convolutions() -> Iterator[Case]:
     shapes = {
         "small": (1, 3, 16, 8, 3, 1),
         "medium": (4, 16, 32, 32, 3, 1),
@@ -54,25 +163,233 @@ def _images() -> Iterator[Case]:
         "skewed": (1, 256, 8, 7, 5, 2),
     }
     for size, (batch, channels, filters, side, kernel, stride) in shapes.items():
-        x = Array("x", (batch, channels, side, side))
-        weight = Array("weight", (filters, channels, kernel, kernel)), Array("bias", (filters,))
-        terms = channels * kernel * kernel
-        yield _operator("conv2d", size, x, *weight, reduction=terms, stride=stride, padding=1)
-        image = Array("x", x.shape, kind="distinct")
+        x = (batch, channels, side, side)
+        yield _conv("conv2d", size, x, filters, kernel, stride=stride, padding=1)
+    for size, shape in IMAGES.items():
+        channels = shape[1]
+        yield _conv("conv2d_pointwise", size, shape, 2 * channels, 1, stride=1, padding=0)
+        yield _conv("conv2d_wide", size, shape, channels, 5, stride=1, padding=2)
+        yield _conv("conv2d_strided", size, shape, 2 * channels, 3, stride=2, padding=1)
+        yield _conv("conv2d_dilated", size, shape, channels, 3, stride=1, padding=2, dilation=2)
+        yield _conv("conv2d_grouped", size, shape, channels, 3, stride=1, padding=1, groups=2)
+        one = {"groups": channels}
+        yield _conv("conv2d_depthwise", size, shape, channels, 3, stride=1, padding=1, **one)
+        for stride, padding, kernel in ((1, 1, 3), (2, 0, 2)):
+            weight = Array("weight", (channels, 2 * channels, kernel, kernel))
+            yield _operator(
+                "conv_transpose2d",
+                size,
+                Array("x", shape),
+                weight,
+                Array("bias", (2 * channels,)),
+                reduction=channels * kernel**2,
+                stride=stride,
+                padding=padding,
+            )
+    signals = {"small": (2, 4, 32), "medium": (8, 32, 256), "large": (16, 128, 1024)}
+    for size, signal in (signals | {"skewed": (1, 1, 10_000)}).items():
+        for kernel, stride in ((3, 1), (5, 2)):
+            yield _conv("conv1d", size, signal, 2 * signal[1], kernel, stride=stride, padding=1)
+
+
+def _conv(op: str, size: str, shape: Shape, filters: int, kernel: int, **attrs: int) -> Case:
+    """Describe a convolution in as many dimensions as the shape has."""
+    channels = shape[1] // attrs.get("groups", 1)
+    window = (kernel,) * (len(shape) - 2)
+    weight = Array("weight", (filters, channels, *window)), Array("bias", (filters,))
+    terms = channels * kernel ** len(window)
+    return _operator(op, size, Array("x", shape), *weight, reduction=terms, **attrs)
+
+
+def _pooling() -> Iterator[Case]:
+    shapes = {
+        "small": (1, 3, 8, 8),
+        "medium": (4, 16, 32, 32),
+        "large": (8, 16, 32, 32),
+        "skewed": (1, 256, 7, 7),
+    }
+    for size, shape in shapes.items():
+        image = Array("x", shape, kind="distinct")
         yield _operator("max_pool2d", size, image, kernel=3, stride=2, padding=1)
+    for size, shape in IMAGES.items():
+        x = Array("x", shape)
+        side = shape[-1]
+        for kernel in (2, 3):
+            yield _operator("avg_pool2d", size, x, reduction=kernel**2, kernel=kernel, stride=2)
+        yield _operator("global_avg_pool2d", size, x, reduction=side * side)
+        yield _operator("adaptive_avg_pool2d", size, x, reduction=side * side, parts=3)
+        yield _operator("upsample_nearest2d", size, x, factor=2)
+    signals = {"small": (2, 4, 32), "medium": (8, 16, 256), "large": (8, 16, 1024)}
+    for size, signal in (signals | {"skewed": (1, 1, 10_000)}).items():
+        for kernel in (2, 3):
+            x = Array("x", signal, kind="distinct")
+            yield _operator("max_pool1d", size, x, kernel=kernel, stride=2)
+            yield _operator("avg_pool1d", size, x, reduction=kernel, kernel=kernel, stride=kernel)
+
+
+def _norms() -> Iterator[Case]:
+    for size, (rows, columns) in WIDE.items():
+        x = Array("x", (rows, columns))
+        weight, bias = Array("weight", (columns,)), Array("bias", (columns,))
+        yield _operator("layer_norm", size, x, weight, bias, reduction=columns, eps=1e-5)
+        yield _operator("rms_norm", size, x, weight, reduction=columns, eps=1e-6)
+        yield _operator("l2_normalize", size, x, reduction=columns, dim=-1)
+    for size, shape in IMAGES.items():
+        batch, channels, side, _ = shape
+        x, pixels = Array("x", shape), side * side
+        affine = Array("weight", (channels,)), Array("bias", (channels,))
+        yield _operator("batch_norm", size, x, *affine, reduction=batch * pixels, eps=1e-5)
+        yield _operator("instance_norm", size, x, *affine, reduction=pixels, eps=1e-5)
+        for groups in (2, 4):
+            terms = channels // groups * pixels
+            yield _operator(
+                "group_norm", size, x, *affine, reduction=terms, groups=groups, eps=1e-5
+            )
+
+
+def _losses() -> Iterator[Case]:
+    for size, (rows, columns) in WIDE.items():
+        shape, terms = (rows, columns), rows * columns
+        x, label = Array("x", shape), _given("target", (rows,), "integers", columns)
+        yield _operator("cross_entropy", size, x, label, reduction=columns)
+        yield _operator("nll_loss", size, x, label, reduction=rows)
+        yield _operator("mse_loss", size, x, Array("target", shape), reduction=terms)
+        for delta in (1.0, 0.5):
+            target = _given("target", shape)
+            yield _operator("huber_loss", size, x, target, reduction=terms, delta=delta)
+        share = _given("target", shape, "uniform")
+        yield _operator("bce_with_logits", size, x, share, reduction=terms)
+        weight = _given("target", shape, "positive")
+        yield _operator("kl_div", size, x, weight, reduction=terms)
+        yield _operator("cosine_similarity", size, x, Array("y", shape), reduction=columns)
+    for size, shape in KINKED.items():
+        terms = shape[0] * shape[1]
+        x = Array("x", shape, kind="distinct")
+        yield _operator("l1_loss", size, x, _given("target", shape), reduction=terms)
 
 
 def _lookups() -> Iterator[Case]:
     shapes = {"small": (64, 32, 16), "medium": (1024, 1000, 128), "large": (8192, 20_000, 256)}
     for size, (count, rows, width) in (shapes | {"skewed": (16, 50_000, 8)}).items():
-        index = Array("index", (count,), grad=False, kind="integers", high=rows)
+        index = _given("index", (count,), "integers", rows)
         yield _operator("embedding", size, index, Array("weight", (rows, width)))
+    shapes = {"small": (64, 32, 16), "medium": (1024, 1000, 128), "large": (8192, 8192, 256)}
+    for size, (count, rows, width) in (shapes | {"skewed": (16, 10_000, 1)}).items():
+        x, index = Array("x", (rows, width)), _given("index", (count,), "integers", rows)
+        yield _operator("index_select", size, x, index, dim=0)
+        column = _given("index", (count // 16,), "integers", width)
+        yield _operator("index_select", size, x, column, dim=1)
+        source = Array("source", (count, width))
+        yield _operator("scatter_add", size, x, index, source, reduction=1 + count // rows)
+        columns = _given("index", (rows, 8), "integers", width)
+        yield _operator("gather", size, x, columns)
+
+
+def _order() -> Iterator[Case]:
+    for size, shape in KINKED_PAIR.items():
+        x = Array("x", shape, kind="distinct")
+        for descending in (False, True):
+            yield _operator("sort", size, x, descending=descending)
+        yield _forward("argsort", size, _given("x", shape, "distinct"))
+        for k in (1, 10):
+            yield _operator("topk", size, x, k=k)
+
+
+def _shapes() -> Iterator[Case]:
+    for size, (rows, columns) in ROWS.items():
+        x, y = Array("x", (rows, columns)), Array("y", (rows, columns))
+        for dim in (0, 1):
+            yield _operator("concat", size, x, y, dim=dim)
+            yield _operator("stack", size, x, y, dim=dim)
+            yield _operator("flip", size, x, dim=dim)
+            yield _operator("roll", size, x, shift=3, dim=dim)
+            yield _operator("repeat", size, x, repeats=2, dim=dim)
+        for parts in (2, 4):
+            yield _operator("split", size, x, parts=parts, dim=0)
+        yield _operator("transpose", size, x)
+        yield _operator("reshape", size, x, shape=(rows // 2, columns * 2))
+        yield _operator("triu", size, x)
+        for reps in ((2, 1), (1, 3)):
+            yield _operator("tile", size, x, reps=reps)
+        one = Array("x", (1, columns)) if columns > 1 else x
+        yield _operator("broadcast_to", size, one, shape=(2, rows, columns))
+    for size, (rows, columns) in WIDE.items():
+        yield _operator("slice", size, Array("x", (rows, columns)), step=2)
+    for size, shape in IMAGES.items():
+        x = Array("x", shape)
+        for dims in ((0, 2, 3, 1), (1, 0, 3, 2)):
+            yield _operator("permute", size, x, dims=dims)
+        for mode in ("constant", "reflect"):
+            yield _operator("pad", size, x, width=1, mode=mode)
 
 
 def _random() -> Iterator[Case]:
     for size, shape in ROWS.items():
-        x = Array("x", shape, grad=False, kind="positive")
-        yield Case("operator", "dropout", (x,), {"p": 0.3}, size, phases=("forward",), random=True)
+        for p in (0.3, 0.8):
+            yield _forward("dropout", size, _given("x", shape, "positive"), random=True, p=p)
+        seed = _given("seed", (2,), "integers", 2**31)
+        like = _given("like", shape)
+        for op in ("random_uniform", "random_normal", "random_exponential"):
+            yield _forward(op, size, seed, like, random=True)
+        for p in (0.3, 0.8):
+            yield _forward("random_bernoulli", size, seed, like, random=True, p=p)
+
+
+def _optimisers() -> Iterator[Case]:
+    adam: dict[str, Any] = {"lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8}
+    for size, shape in ROWS.items():
+        p, g, m = (_given(name, shape) for name in "pgm")
+        v = _given("v", shape, "positive")
+        for decay in (0.0, 0.1):
+            yield _forward("sgd", size, p, g, lr=0.1, decay=decay)
+            yield _forward("adam", size, p, g, m, v, **adam, decay=decay)
+        for nesterov in (False, True):
+            yield _forward("momentum", size, p, g, m, lr=0.1, momentum=0.9, nesterov=nesterov)
+        yield _forward("rmsprop", size, p, g, v, lr=0.01, decay=0.99, eps=1e-8)
+
+
+def _attention() -> Iterator[Case]:
+    shapes = {"small": (1, 2, 8, 16), "medium": (2, 4, 64, 32), "large": (4, 8, 256, 64)}
+    for size, (batch, heads, length, width) in (shapes | {"skewed": (1, 1, 1024, 4)}).items():
+        shape = (batch, heads, length, width)
+        qkv = (Array(name, shape) for name in "qkv")
+        q, k, v = qkv
+        for causal in (False, True):
+            yield _operator(
+                "scaled_dot_product_attention",
+                size,
+                q,
+                k,
+                v,
+                reduction=length * width,
+                causal=causal,
+            )
+        whole = heads * width
+        block = {
+            "x": (batch, length, whole),
+            "weight": (3 * whole, whole),
+            "bias": (3 * whole,),
+            "out_weight": (whole, whole),
+            "out_bias": (whole,),
+        }  # numbers from -1 to 1: larger ones saturate the softmax
+        arrays = [Array(name, shape, kind="distinct") for name, shape in block.items()]
+        op, terms = "multi_head_attention", length * whole
+        yield _operator(op, size, *arrays, reduction=terms, heads=heads)
+
+
+def _cells() -> Iterator[Case]:
+    shapes = {"small": (4, 8, 16), "medium": (32, 64, 128), "large": (64, 512, 512)}
+    for size, (batch, width, hidden) in (shapes | {"skewed": (10_000, 1, 2)}).items():
+        x, h, c = (
+            Array("x", (batch, width)),
+            Array("h", (batch, hidden)),
+            Array("c", (batch, hidden)),
+        )
+        for op, states, gates in (("lstm_cell", (h, c), 4), ("gru_cell", (h,), 3)):
+            rows = gates * hidden
+            weights = Array("w_x", (rows, width)), Array("w_h", (rows, hidden))
+            biases = Array("b_x", (rows,)), Array("b_h", (rows,))
+            yield _operator(op, size, x, *states, *weights, *biases, reduction=width + hidden)
 
 
 SUITE = Suite(
@@ -80,10 +397,21 @@ SUITE = Suite(
     summary="operators that networks are made of, forward and backward, small to skewed",
     cases=(
         *_elementwise(),
-        *_rows(),
+        *_broadcast(),
+        *_activations(),
+        *_reductions(),
+        *_softmax(),
         *_products(),
-        *_images(),
+        *_convolutions(),
+        *_pooling(),
+        *_norms(),
+        *_losses(),
         *_lookups(),
+        *_order(),
+        *_shapes(),
         *_random(),
+        *_optimisers(),
+        *_attention(),
+        *_cells(),
     ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import typer
 
-from tapegrad.cli.bench import audit, compare, frameworks, machine, nightly, report, run
+from tapegrad.cli.bench import audit, compare, frameworks, machine, nightly, report, run, runs
 from tapegrad.cli.bench import list as listing
 from tapegrad.cli.exit_codes import explanation
 from tapegrad.cli.explain import explained, show_help
@@ -17,6 +17,7 @@ app = typer.Typer(rich_markup_mode=None)
 app.command("run", epilog=explained(explanation()))(run.run)
 app.command("list")(listing.show)
 app.add_typer(frameworks.app, name="frameworks", short_help=frameworks.SUMMARY)
+app.command("runs")(runs.runs)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("nightly")(nightly.nightly)

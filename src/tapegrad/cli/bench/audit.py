@@ -75,6 +75,7 @@ def _calibrate(pairs: int) -> None:
 
 def _rates(found: Calibration) -> Table:
     from tapegrad.bench.report.table import Column, Table
+    from tapegrad.bench.units import counted
 
     numbers = ("pairs", "alarms", "share", "95 % interval", "median ratio")
     columns = (
@@ -82,8 +83,9 @@ def _rates(found: Calibration) -> Table:
         Column("slower by"),
         *(Column(title, number=True) for title in numbers),
     )
+    design = f"{counted(found.processes, 'process')} × {counted(found.rounds, 'round')}"
     note = (
-        f"{found.runs} runs of {found.processes} processes × {found.rounds} rounds, blocks of "
+        f"{counted(found.runs, 'run')} of {design}, blocks of "
         f"{1e3 * found.block:g} ms, {found.seconds:.0f} s in all. Alarms: of equals, any claim of "
         "a difference; else, the claim that it is slower. Of "
         f"{found.judged} honest cells {len(found.mistrusted)} were flagged by a guard."
@@ -112,7 +114,7 @@ def _agree() -> None:
     from tapegrad.bench.agreement import MARGIN, compare_methods
     from tapegrad.bench.report.table import Column, Entry, Line, Table
     from tapegrad.bench.report.term import print_table
-    from tapegrad.bench.report.text import seconds
+    from tapegrad.bench.units import seconds
 
     found = []
     for each in compare_methods():

@@ -26,6 +26,7 @@ from tapegrad.cli.bench.options import (
     ThreadsOption,
     TimeoutOption,
     given,
+    place_option,
 )
 
 if TYPE_CHECKING:
@@ -91,15 +92,17 @@ def nightly(
             listener=progress,
             **options,
         )
-    _show(found)
+        place = place_option(opened, store)
+    _show(found, place)
     raise typer.Exit(found.exit_code)
 
 
-def _show(found: Nightly) -> None:
+def _show(found: Nightly, place: str) -> None:
+    from tapegrad.bench.regressions.nights import CUT_OFF
     from tapegrad.bench.report.term import print_table
 
     if found.comparison is None:
-        typer.echo(str(found))
+        typer.echo(f"{found}{place if found.interrupted else ''}")
         return
     confirmed = {alarm.series.key: alarm.confirmed for alarm in found.alarms}
     if found.alarms:
@@ -109,3 +112,5 @@ def _show(found: Nightly) -> None:
         typer.echo(f"Step in the history of {step}")
     for series in found.regressions:
         typer.echo(f"Regression: {series}")
+    if found.interrupted:
+        typer.echo(CUT_OFF)

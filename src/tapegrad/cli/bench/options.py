@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from tapegrad.bench.store import Store
 
 StoreOption = Annotated[
     str | None,
@@ -114,6 +118,11 @@ def check_chart(file: Path | None) -> None:
         raise BenchError(f"--chart writes PNG: name a file that ends in .png, not {file}.")
     if not file.parent.is_dir():
         raise BenchError(f"--chart: there is no folder {file.parent}.")
+
+
+def place_option(store: Store, url: str | None) -> str:
+    """Return what a command needs to find the same store."""
+    return "" if url is None else f" --store {shlex.quote(store.place)}"
 
 
 def say(text: str) -> None:

@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tapegrad.bench.driver import Listener
-from tapegrad.bench.report.text import number, seconds
 from tapegrad.bench.results import Block, Cell, CellKey, Results, Run
+from tapegrad.bench.units import number, seconds
 from tapegrad.worker.case import Case
 
 #: Between two blocks the display is drawn anew at most so often (seconds).

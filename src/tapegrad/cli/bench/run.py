@@ -27,6 +27,7 @@ from tapegrad.cli.bench.options import (
     TimeoutOption,
     check_chart,
     given,
+    place_option,
     say,
 )
 
@@ -147,7 +148,7 @@ def measure(
 
 def _advice(results: Results, store: Store, url: str | None) -> str:
     run = results.run
-    place = "" if url is None else f" --store {store.place}"
+    place = place_option(store, url)
     if run.status == "interrupted":
         return (
             f"Interrupted. What was measured is kept in {store.place}. Go on with:\n"

@@ -16,6 +16,7 @@ from tapegrad.worker.adapter import (
     Adapter,
     AnyArray,
     Phase,
+    Unsupported,
     Work,
     input_dtype,
     named_gradients,
@@ -24,63 +25,19 @@ from tapegrad.worker.adapter import (
 from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
+from tapegrad.worker.operators import outputs_of
+from tapegrad.worker.operators.jax import MISSING, OPERATORS
 
 ADAPTERS = {"jax": "Jax", "jax-eager": "JaxEager"}
 REQUIRES = ["jax"]
 IMPORTS = "jax"
 
 
-def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    centred = x - x.mean(-1, keepdims=True)
-    return (
-        centred * jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + eps) * weight + bias
-    )
-
-
-def _conv2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
-    edges = [(padding, padding)] * 2
-    return jax.lax.conv_general_dilated(x, weight, (stride, stride), edges) + bias[:, None, None]
-
-
-def _max_pool2d(x: Any, kernel: int, stride: int, padding: int) -> Any:
-    window, steps = (1, 1, kernel, kernel), (1, 1, stride, stride)
-    edges = ((0, 0), (0, 0), (padding, padding), (padding, padding))
-    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, steps, edges)
-
-
-def _cross_entropy(x: Any, target: Any) -> Any:
-    return -jnp.take_along_axis(jax.nn.log_softmax(x), target[:, None], axis=1).mean()
-
-
-def _dropout(x: Any, p: float) -> Any:
-    """Drop with a key that is part of the program: the draw is done, and is the same each time."""
-    keep = jax.random.bernoulli(jax.random.key(0), 1 - p, x.shape)
-    return jnp.where(keep, x / (1 - p), 0.0)
-
-
 class Jax(Adapter):
     """JAX under jit; a call is over when its result is there."""
 
     devices = ("cpu", "cuda")
-    operators: Mapping[str, Callable[..., Any]] = {
-        "add": jnp.add,
-        "mul": jnp.multiply,
-        "exp": jnp.exp,
-        "tanh": jnp.tanh,
-        "relu": jax.nn.relu,
-        "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-        "sum": lambda x, dim: x.sum(axis=dim),
-        "softmax": lambda x, dim: jax.nn.softmax(x, axis=dim),
-        "log_softmax": lambda x, dim: jax.nn.log_softmax(x, axis=dim),
-        "layer_norm": _layer_norm,
-        "matmul": jnp.matmul,
-        "linear": lambda x, weight, bias: x @ weight.T + bias,
-        "conv2d": _conv2d,
-        "max_pool2d": _max_pool2d,
-        "cross_entropy": _cross_entropy,
-        "embedding": lambda index, weight: weight[index],
-        "dropout": _dropout,
-    }
+    operators: Mapping[str, Callable[..., Any]] = OPERATORS
 
     def __init__(self, device: str, threads: int) -> None:
         super().__init__(device, threads)
@@ -103,6 +60,12 @@ class Jax(Adapter):
         precision = jax.config.jax_default_matmul_precision
         return {"device": str(jax.devices()[0]), "matmul precision": precision}
 
+    def operator(self, case: Case) -> Callable[..., Any]:
+        """Look the case's operator up, or say what JAX has no call for."""
+        if case.op in MISSING:
+            raise Unsupported(MISSING[case.op])
+        return super().operator(case)
+
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
@@ -110,7 +73,7 @@ class Jax(Adapter):
         jax.config.update("jax_enable_x64", case.dtype == "float64")
         attrs = dict(case.attrs)
         inputs: list[Any] = []
-        cotangents: list[Any] = []
+        cotangents: tuple[Any, ...] = ()
         residuals: list[Any] = []
 
         def of_wrt(inputs: Sequence[Any]) -> tuple[Callable[..., Any], list[Any]]:
@@ -121,7 +84,7 @@ class Jax(Adapter):
                 full = list(inputs)
                 for index, value in zip(chosen, wrt, strict=True):
                     full[index] = value
-                return function(*full, **attrs)
+                return outputs_of(function(*full, **attrs))
 
             return run, [inputs[index] for index in chosen]
 
@@ -129,36 +92,36 @@ class Jax(Adapter):
             run, wrt = of_wrt(inputs)
             return jax.vjp(run, *wrt)
 
-        def both(cotangent: Any, *inputs: Any) -> Any:
-            output, pull = linearised(*inputs)
-            return output, pull(cotangent)
+        def both(cotangents: Any, *inputs: Any) -> Any:
+            outputs, pull = linearised(*inputs)
+            return outputs, pull(cotangents)
 
         forward = jax.jit(linearised)
-        backward = jax.jit(lambda pull, cotangent: pull(cotangent))
+        backward = jax.jit(lambda pull, cotangents: pull(cotangents))
         step = jax.jit(both)
-        inference = jax.jit(lambda *inputs: function(*inputs, **attrs))
+        inference = jax.jit(lambda *inputs: outputs_of(function(*inputs, **attrs)))
         ready = jax.block_until_ready
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
+            nonlocal cotangents
             inputs[:] = [
                 jnp.array(arrays[array.name].astype(_index_type(array.kind, case.dtype)))
                 for array in case.inputs
             ]
-            cotangents[:] = [jnp.array(value, dtype=case.dtype) for value in given]
+            cotangents = tuple(jnp.array(value, dtype=case.dtype) for value in given)
             residuals[:] = [forward(*inputs)[1]] if given and case.wrt else []
             ready((inputs, cotangents, residuals))
 
         def read(phase: str, result: Any) -> dict[str, AnyArray]:
             match phase:
-                case "inference":
-                    return named_outputs([np.array(result)])
-                case "forward":
-                    return named_outputs([np.array(result[0] if case_wrt else result)])
+                case "forward" | "inference":
+                    outputs = result[0] if case_wrt and phase == "forward" else result
+                    return named_outputs([np.array(each) for each in outputs])
                 case "backward":
                     return named_gradients(case_wrt, [np.array(each) for each in result])
                 case _:
-                    output, gradients = result
-                    return named_outputs([np.array(output)]) | named_gradients(
+                    outputs, gradients = result
+                    return named_outputs([np.array(each) for each in outputs]) | named_gradients(
                         case_wrt, [np.array(each) for each in gradients]
                     )
 
@@ -171,10 +134,10 @@ class Jax(Adapter):
         phases = {"inference": Phase(lambda: ready(inference(*inputs)))}
         if case_wrt:
             phases |= {
-                "compile": Phase(lambda: ready(fresh[0](cotangents[0], *inputs)), setup=forget),
+                "compile": Phase(lambda: ready(fresh[0](cotangents, *inputs)), setup=forget),
                 "forward": Phase(lambda: ready(forward(*inputs))),
-                "backward": Phase(lambda: ready(backward(residuals[0], cotangents[0]))),
-                "step": Phase(lambda: ready(step(cotangents[0], *inputs))),
+                "backward": Phase(lambda: ready(backward(residuals[0], cotangents))),
+                "step": Phase(lambda: ready(step(cotangents, *inputs))),
             }
         else:
             phases["forward"] = phases["inference"]

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
 
 from tapegrad.worker import graphs
-from tapegrad.worker.adapter import Adapter, AnyArray, Work
+from tapegrad.worker.adapter import (
+    Adapter,
+    AnyArray,
+    Phase,
+    Unsupported,
+    Work,
+    input_dtype,
+    named_gradients,
+    named_outputs,
+)
 from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
+from tapegrad.worker.operators import outputs_of
+from tapegrad.worker.operators.tensorflow import MISSING, OPERATORS, TRANSPOSED
 
 ADAPTERS = {"tensorflow": "TensorFlow", "tensorflow-eager": "TensorFlowEager"}
 REQUIRES = ["tensorflow-cpu", "numpy"]
@@ -52,7 +63,7 @@ def compiled(function: Any, points: AnyArray) -> Run:
 class TensorFlow(Adapter):
     """TensorFlow under tf.function."""
 
-    dtypes = ("float64",)
+    operators = OPERATORS
 
     def configure(self) -> None:
         """Pin the threads."""
@@ -63,8 +74,89 @@ class TensorFlow(Adapter):
         """Return TensorFlow's version."""
         return str(tf.__version__)
 
+    def traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Prepare a function for running: it is traced with its first inputs."""
+        result: Callable[..., Any] = tf.function(function, autograph=False)
+        return result
+
+    def operator(self, case: Case) -> Callable[..., Any]:
+        """Look the case's operator up, or say what TensorFlow has no call for."""
+        if case.op in MISSING:
+            raise Unsupported(MISSING[case.op])
+        return super().operator(case)
+
+    def operation(
+        self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
+    ) -> Work:
+        """Make an operator ready.
+
+        A tape around a traced function runs its forward half with residuals as results, and has
+        its backward half traced too: the phases are separate programs.
+        """
+        attrs = dict(case.attrs)
+        chosen = [index for index, array in enumerate(case.inputs) if array.grad]
+        inputs: list[Any] = []
+        wrt: list[Any] = []
+        cotangents: list[Any] = []
+        residuals: list[Any] = []
+
+        def compute(*inputs: Any) -> Any:
+            return outputs_of(function(*inputs, **attrs))
+
+        def both(inputs: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+            wrt = [inputs[index] for index in chosen]
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(wrt)
+                outputs = compute(*inputs)
+            return outputs, _gradients(tape, outputs, wrt, cotangents)
+
+        run = self.traced(compute)
+        step = self.traced(both)
+        fresh: list[Callable[..., Any]] = []
+
+        def forget() -> None:
+            fresh[:] = [self.traced(lambda *given: both(*given))]  # noqa: PLW0108  a new function
+
+        def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
+            inputs[:] = [
+                tf.constant(arrays[array.name].astype(input_dtype(array.kind, case.dtype)))
+                for array in case.inputs
+            ]
+            wrt[:] = [inputs[index] for index in chosen]
+            cotangents[:] = [tf.constant(value, case.dtype) for value in given]
+            residuals[:] = forward(persistent=True) if given and chosen else ()
+
+        def forward(persistent: bool = False) -> Any:
+            with tf.GradientTape(persistent, watch_accessed_variables=False) as tape:
+                tape.watch(wrt)
+                outputs = run(*inputs)
+            return outputs, tape
+
+        def backward() -> Any:
+            outputs, tape = residuals
+            return _gradients(tape, outputs, wrt, cotangents)
+
+        def read(phase: str, result: Any) -> dict[str, AnyArray]:
+            outputs, gradients = _parts(phase if chosen else "inference", result)
+            names = case.wrt if gradients else ()
+            return named_outputs(outputs) | named_gradients(names, gradients)
+
+        inference = Phase(lambda: run(*inputs))
+        phases = {"forward": inference, "inference": inference}
+        if chosen:
+            phases |= {
+                "compile": Phase(lambda: fresh[0](inputs, cotangents), setup=forget),
+                "forward": Phase(forward),
+                "backward": Phase(backward),
+                "step": Phase(lambda: step(inputs, cotangents)),
+            }
+        feed(arrays, [])
+        notes = ["transposed to channels last and back"] if case.op in TRANSPOSED else []
+        return Work(phases=phases, feed=feed, arrays=read, notes=notes)
+
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready."""
+        _demand_doubles(case)
         contender = Evaluator(build=traced, compile=compiled, ops_per_call=20_000)
         return evaluations(contender, case, arrays)
 
@@ -72,7 +164,44 @@ class TensorFlow(Adapter):
 class TensorFlowEager(TensorFlow):
     """TensorFlow, one operation after the other."""
 
+    def traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Prepare a function for running; eager mode takes it as it is."""
+        return function
+
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready, which is recorded anew at each point."""
+        _demand_doubles(case)
         contender = eager(lambda graph, point: value_and_grad(graph, tf.constant(point)), 500)
         return evaluations(contender, case, arrays)
+
+
+def _demand_doubles(case: Case) -> None:
+    if case.dtype != "float64":
+        raise Unsupported(f"no scalar graphs in {case.dtype}, only float64")
+
+
+def _gradients(tape: Any, outputs: Any, wrt: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Differentiate; rows that a lookup touched are put into a whole array."""
+    found = tape.gradient(outputs, wrt, output_gradients=cotangents)
+    return [tf.convert_to_tensor(each) for each in found]
+
+
+def _parts(phase: str, result: Any) -> tuple[list[AnyArray], list[AnyArray]]:
+    """Read outputs and gradients from what a phase returned."""
+    outputs: Sequence[Any] = ()
+    gradients: Sequence[Any] = ()
+    match phase:
+        case "inference":
+            outputs = result
+        case "forward":
+            outputs, _ = result
+        case "backward":
+            gradients = result
+        case _:
+            outputs, gradients = result
+    return [_numpy(each) for each in outputs], [_numpy(each) for each in gradients]
+
+
+def _numpy(tensor: Any) -> AnyArray:
+    array: AnyArray = tensor.numpy().copy()
+    return array

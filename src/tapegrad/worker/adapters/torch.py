@@ -23,6 +23,8 @@ from tapegrad.worker.adapter import (
 from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
+from tapegrad.worker.operators import outputs_of
+from tapegrad.worker.operators.torch import OPERATORS
 
 ADAPTERS = {"torch": "Torch", "torch-compile": "TorchCompile"}
 REQUIRES = ["torch==2.13.0", "numpy"]
@@ -33,27 +35,7 @@ class Torch(Adapter):
     """PyTorch as it is used: one operator after the other."""
 
     devices = ("cpu", "cuda")
-    operators: Mapping[str, Callable[..., Any]] = {
-        "add": torch.add,
-        "mul": torch.mul,
-        "exp": torch.exp,
-        "tanh": torch.tanh,
-        "relu": F.relu,
-        "gelu": F.gelu,
-        "sum": torch.sum,
-        "softmax": torch.softmax,
-        "log_softmax": torch.log_softmax,
-        "layer_norm": lambda x, weight, bias, eps: F.layer_norm(x, x.shape[-1:], weight, bias, eps),
-        "matmul": torch.matmul,
-        "linear": F.linear,
-        "conv2d": F.conv2d,
-        "max_pool2d": lambda x, kernel, stride, padding: F.max_pool2d(  # noqa: PLW0108  other names
-            x, kernel, stride, padding
-        ),
-        "cross_entropy": F.cross_entropy,
-        "embedding": F.embedding,
-        "dropout": F.dropout,
-    }
+    operators = OPERATORS
 
     def configure(self) -> None:
         """Pin the threads and switch reduced precision off."""
@@ -104,7 +86,7 @@ class Torch(Adapter):
             cotangents[:] = [
                 torch.tensor(value, dtype=dtype, device=self.device) for value in given
             ]
-            residuals[:] = [forward()] if given else []
+            residuals[:] = outputs_of(forward()) if given else ()
 
         def forward() -> Any:
             return run(*inputs)
@@ -113,8 +95,8 @@ class Torch(Adapter):
             return torch.autograd.grad(residuals, wrt, cotangents, retain_graph=True)
 
         def step() -> Any:
-            output = run(*inputs)
-            return output, torch.autograd.grad([output], wrt, cotangents)
+            outputs = run(*inputs)
+            return outputs, torch.autograd.grad(outputs, wrt, cotangents)
 
         def inference() -> Any:
             with torch.no_grad():
@@ -218,12 +200,14 @@ def _parts(phase: str, result: Any) -> tuple[list[AnyArray], list[AnyArray]]:
     """Read outputs and gradients from what a phase returned."""
     match phase:
         case "forward" | "inference":
-            return [_numpy(result)], []
+            return [_numpy(each) for each in outputs_of(result)], []
         case "backward":
             return [], [_numpy(each) for each in result]
         case _:
-            output, gradients = result
-            return [_numpy(output)], [_numpy(each) for each in gradients]
+            outputs, gradients = result
+            return [_numpy(each) for each in outputs_of(outputs)], [
+                _numpy(each) for each in gradients
+            ]
 
 
 def _numpy(tensor: Any) -> AnyArray:

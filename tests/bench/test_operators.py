@@ -1,0 +1,94 @@
+"""The operators suite: what it covers, and that every framework's table does what it says."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tapegrad import bench, worker
+from tapegrad.bench.frameworks import find
+from tapegrad.bench.suites import operators
+from tapegrad.worker.case import SIZES
+
+CASES = operators.SUITE.cases
+TABLES = Path(worker.__file__).parent / "operators"
+FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
+ELEMENTWISE = [
+    "exp", "log", "sqrt", "rsqrt", "sin", "tanh", "sigmoid", "erf", "abs", "square", "add", "sub",
+    "mul", "div", "maximum", "pow", "relu", "gelu", "silu", "elu", "leaky_relu", "softplus",
+    "hardswish", "mish", "where", "clip", "sgd", "momentum", "rmsprop", "adam",
+]  # fmt: skip
+
+
+def table(framework: str) -> list[str]:
+    """Read the names of a framework's table in their order, without importing the framework."""
+    for statement in ast.parse((TABLES / f"{framework}.py").read_text()).body:
+        match statement:
+            case ast.AnnAssign(target=ast.Name(id="OPERATORS"), value=ast.Dict(keys=keys)):
+                return [key.value for key in keys if isinstance(key, ast.Constant)]  # type: ignore[misc]
+    raise AssertionError(f"no table for {framework}")
+
+
+def test_the_suite_is_broad() -> None:
+    """Convolutions of one call, which differ in attributes only, count as one operator."""
+    names = {case.op for case in CASES}
+    assert len({"conv2d" if name.startswith("conv2d") else name for name in names}) >= 80
+    assert len(names & set(ELEMENTWISE)) == len(ELEMENTWISE) <= 30
+
+
+def test_every_case_comes_in_four_sizes_and_once() -> None:
+    sizes: dict[str, Counter[str]] = defaultdict(Counter)
+    for case in CASES:
+        sizes[case.op][case.size] += 1
+    for op, found in sizes.items():
+        assert set(found) == set(SIZES), op
+        assert len(set(found.values())) == 1, op
+    assert len({case.key for case in CASES}) == len(CASES)
+
+
+def test_forward_only_cases_ask_for_no_gradients() -> None:
+    assert all((case.phases == ("forward",)) == (not case.wrt) for case in CASES)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_tables_have_one_order_and_no_strangers(framework: str) -> None:
+    names = {case.op for case in CASES}
+    assert set(table(framework)) <= names
+    assert table(framework) == [name for name in table("torch") if name in table(framework)]
+    assert set(table("torch")) == names == set(table("numpy"))
+    assert len(table(framework)) >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_operator_is_checked_in_every_framework(tmp_path: Path, dtype: str) -> None:
+    """One case per operator in float64, all of them in float32; TensorFlow where it is there."""
+    frameworks = [name for name in FRAMEWORKS if find(name).interpreter() is not None]
+    assert {"numpy", "torch", "jax"} <= set(frameworks)
+    small = [case for case in CASES if case.size == "small"]
+    firsts = {case.op: case for case in reversed(small)}
+    suite = bench.Suite(
+        "operators", "", tuple(small if dtype == "float32" else reversed(firsts.values()))
+    )
+    results = bench.run(
+        suite,
+        frameworks=frameworks,
+        dtype=dtype,
+        store=tmp_path / "results.sqlite",
+        processes=1,
+        rounds=1,
+        block=0.001,
+    )
+    ops = {key: case.op for key, case in results.case_by_key().items()}
+    unsupported = {cell.framework: set[str]() for cell in results.cells}
+    for cell in results.cells:
+        if cell.verdict == "unsupported":
+            if (cell.framework, cell.phase) != ("numpy", "backward"):
+                unsupported[cell.framework].add(ops[cell.case])
+        else:
+            assert cell.verdict == "checked", (ops[cell.case], cell)
+    expected = {name: set(table("torch")) - set(table(name)) for name in frameworks}
+    assert unsupported == expected
