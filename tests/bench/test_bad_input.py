@@ -37,7 +37,8 @@ PROCESSORS = os.cpu_count() or 1
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Path:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path / "cache"))  # no slow frameworks as witnesses
     return tmp_path / "results.sqlite"
 
 
@@ -187,15 +188,18 @@ def test_what_is_no_suite_is_refused(store: Path, suite: Any) -> None:
 
 
 class Interrupts(bench.Listener):
-    """Stops a run at its second case."""
+    """Stops a run before a case."""
+
+    def __init__(self, before: int) -> None:
+        self._before = before
 
     def case(self, index: int, case: Case) -> None:
-        if index == 1:
+        if index == self._before:
             raise KeyboardInterrupt
 
 
 def test_a_run_of_a_suite_object_goes_on_with_the_object(store: Path) -> None:
-    first = bench.run(TINY, store=store, listener=Interrupts(), **QUICK)
+    first = bench.run(TINY, store=store, listener=Interrupts(1), **QUICK)
     assert first.run.status == "interrupted" and len(first.cells) == 1
     again = bench.run(TINY, store=store, resume="latest")
     assert again.run.id == first.run.id and again.run.status == "finished"
@@ -205,7 +209,7 @@ def test_a_run_of_a_suite_object_goes_on_with_the_object(store: Path) -> None:
 def test_a_run_whose_suite_changed_does_not_go_on(store: Path, tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(FILE.replace("OPS", '["exp", "tanh"]'))
-    bench.run(str(file), store=store, listener=Interrupts(), **QUICK)
+    bench.run(str(file), store=store, listener=Interrupts(0), **QUICK)
     file.write_text(FILE.replace("OPS", '["exp", "sin"]'))
     message = r"its suite has changed since it began \(sin 2x3 is new, tanh 2x3 is gone\)"
     with pytest.raises(BenchError, match=message):
@@ -219,7 +223,7 @@ def test_a_run_of_files_goes_on_from_another_folder(
     write_adapters(tmp_path / "own.py", '{"own": "Own"}')
     monkeypatch.chdir(tmp_path)
     options = {"frameworks": ["own.py", "own.py:own@1"], **QUICK}
-    first = bench.run("mine.py", store=store, listener=Interrupts(), **options)
+    first = bench.run("mine.py", store=store, listener=Interrupts(0), **options)
     assert first.run.options["suite"] == str(tmp_path / "mine.py")
     assert first.run.options["frameworks"] == [
         str(tmp_path / "own.py"),

@@ -26,8 +26,8 @@ from .test_worker import adapter
 QUICK: dict[str, Any] = {"processes": 2, "rounds": 2, "block": 0.005}
 #: One operator of each kind: results that are tuples, integers, random and scalars among them.
 REPRESENTATIVE = [
-    "exp", "add", "relu", "sum", "argmax", "softmax", "matmul", "linear", "conv2d", "max_pool2d",
-    "layer_norm", "cross_entropy", "embedding", "sort", "split", "dropout", "adam", "lstm_cell",
+    "exp", "add", "softmax", "argmax", "matmul", "conv2d", "max_pool2d", "layer_norm",
+    "cross_entropy", "embedding", "split", "dropout", "adam",
 ]  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_a_missing_framework_says_how_to_install_it(store: Path, tmp_path: Path)
         phases=["forward"], store=store, **QUICK,
     )  # fmt: skip
     cell = next(cell for cell in results.cells if cell.framework == "missing")
-    assert cell.verdict == "not installed" and "frameworks install missing" in cell.reason
+    assert cell.verdict == "not installed" and f"frameworks install {own}" in cell.reason
 
 
 RUN = """

@@ -67,7 +67,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             read = msgspec.convert(content, cls)
         except msgspec.ValidationError as error:
             raise BenchError(_told(error)) from None
-        suite = str(Path(read.suite).absolute()) if read.suite.endswith(".py") else read.suite
+        suite = frameworks.absolute(read.suite) if read.suite.endswith(".py") else read.suite
         names = [frameworks.absolute(name) for name in read.frameworks]
         return msgspec.structs.replace(read, suite=suite, frameworks=names)
 
@@ -193,7 +193,8 @@ def select(suite: Suite, options: Options) -> list[Case]:
     for pattern in options.filter:
         if not any(_matches(case, pattern) for case in suite.cases):
             known = sorted({case.op for case in suite.cases})
-            raise UnknownNameError(f"case in suite {suite.name} for", pattern, known)
+            advice = f"`tapegrad bench list {options.suite}` shows the cases."
+            raise UnknownNameError(f"case in suite {suite.name} for", pattern, known, advice)
     cases = [
         replace(case, dtype=options.dtype) if options.dtype else case
         for case in suite.cases

@@ -120,9 +120,11 @@ def find_all(names: Iterable[str]) -> list[Contender]:
 
 
 def absolute(name: str) -> str:
-    """Return what means the same contender in any folder."""
+    """Return what means the same file in any folder; a file that is not there has no other name."""
     file = _parts(name)[0]
-    return name if file is None else f"{Path(file).absolute()}{name[len(file) :]}"
+    if file is None or not Path(file).is_file():
+        return name
+    return f"{Path(file).absolute()}{name[len(file) :]}"
 
 
 def check_threads(number: int) -> None:

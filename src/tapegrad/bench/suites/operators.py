@@ -378,18 +378,20 @@ def _attention() -> Iterator[Case]:
 
 
 def _cells() -> Iterator[Case]:
-    shapes = {"small": (4, 8, 16), "medium": (32, 64, 128), "large": (64, 512, 512)}
+    shapes = {"small": (4, 8, 16), "medium": (32, 64, 128), "large": (64, 256, 256)}
     for size, (batch, width, hidden) in (shapes | {"skewed": (10_000, 1, 2)}).items():
-        x, h, c = (
-            Array("x", (batch, width)),
-            Array("h", (batch, hidden)),
-            Array("c", (batch, hidden)),
-        )
-        for op, states, gates in (("lstm_cell", (h, c), 4), ("gru_cell", (h,), 3)):
+        for op, states, gates in (("lstm_cell", "hc", 4), ("gru_cell", "h", 3)):
             rows = gates * hidden
-            weights = Array("w_x", (rows, width)), Array("w_h", (rows, hidden))
-            biases = Array("b_x", (rows,)), Array("b_h", (rows,))
-            yield _operator(op, size, x, *states, *weights, *biases, reduction=width + hidden)
+            cell = {
+                "x": (batch, width),
+                **dict.fromkeys(states, (batch, hidden)),
+                "w_x": (rows, width),
+                "w_h": (rows, hidden),
+                "b_x": (rows,),
+                "b_h": (rows,),
+            }  # numbers from -1 to 1: larger ones saturate the gates
+            arrays = [Array(name, shape, kind="distinct") for name, shape in cell.items()]
+            yield _operator(op, size, *arrays, reduction=width + hidden)
 
 
 SUITE = Suite(

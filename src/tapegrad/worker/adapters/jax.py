@@ -33,14 +33,21 @@ REQUIRES = ["jax"]
 IMPORTS = "jax"
 
 
+def _has_gpu() -> bool:
+    try:
+        return bool(jax.default_backend() == "gpu")
+    except Exception:  # of any kind: the platform that was asked for is missing
+        return False
+
+
 class Jax(Adapter):
     """JAX under jit; a call is over when its result is there."""
 
-    devices = ("cpu", "cuda")
     operators: Mapping[str, Callable[..., Any]] = OPERATORS
 
     def __init__(self, device: str, threads: int) -> None:
         super().__init__(device, threads)
+        self.devices = ("cpu", "cuda") if _has_gpu() else ("cpu",)
         self._doubles = jax.config.jax_enable_x64
 
     def close(self) -> None:
@@ -58,7 +65,7 @@ class Jax(Adapter):
     def details(self) -> dict[str, Any]:
         """Describe the device and precision."""
         precision = jax.config.jax_default_matmul_precision
-        return {"device": str(jax.devices()[0]), "matmul precision": precision}
+        return {"device": self.devices[-1], "matmul precision": precision}
 
     def operator(self, case: Case) -> Callable[..., Any]:
         """Look the case's operator up, or say what JAX has no call for."""

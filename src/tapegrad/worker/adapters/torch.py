@@ -34,7 +34,7 @@ IMPORTS = "torch"
 class Torch(Adapter):
     """PyTorch as it is used: one operator after the other."""
 
-    devices = ("cpu", "cuda")
+    devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
     operators = OPERATORS
 
     def configure(self) -> None:
