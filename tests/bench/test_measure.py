@@ -128,7 +128,8 @@ def test_a_fault_in_float32_alone_is_seen() -> None:
     x = np.random.default_rng(0).standard_normal((1024, 1024)).astype(np.float32)
 
     def faulty(x: NDArray[np.floating]) -> NDArray[np.floating]:
-        return np.tanh(x) * x.dtype.type(1.001 if x.dtype == np.float32 else 1)
+        result: NDArray[np.floating] = np.tanh(x)
+        return result * x.dtype.type(1.001) if x.dtype == np.float32 else result
 
     result = bench.measure({"right": np.tanh, "faulty": faulty}, x, rounds=2)
     assert result.verdict("faulty") == "wrong" and result.verdict("right") == "checked"

@@ -157,9 +157,19 @@ def _adam(
     return p * (1 - lr * decay) - lr * step, m, v
 
 
+def _heads_last_attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
+    """Attend; in float64 by a formula, since JAX's own call takes its softmax in float32."""
+    if q.dtype != jnp.float64:
+        return jax.nn.dot_product_attention(q, k, v, is_causal=causal)
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / q.shape[-1] ** 0.5
+    if causal:
+        scores = jnp.where(jnp.tri(*scores.shape[-2:]) > 0, scores, -jnp.inf)
+    return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+
+
 def _attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
-    heads_last = (each.swapaxes(1, 2) for each in (q, k, v))
-    return jax.nn.dot_product_attention(*heads_last, is_causal=causal).swapaxes(1, 2)
+    q, k, v = (each.swapaxes(1, 2) for each in (q, k, v))
+    return _heads_last_attention(q, k, v, causal).swapaxes(1, 2)
 
 
 def _multi_head_attention(
@@ -168,7 +178,7 @@ def _multi_head_attention(
     batch, length, width = x.shape
     parts = jnp.split(x @ weight.T + bias, 3, -1)
     q, k, v = (each.reshape(batch, length, heads, -1) for each in parts)
-    joined = jax.nn.dot_product_attention(q, k, v).reshape(batch, length, width)
+    joined = _heads_last_attention(q, k, v, causal=False).reshape(batch, length, width)
     return joined @ out_weight.T + out_bias
 
 

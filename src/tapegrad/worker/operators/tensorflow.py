@@ -81,6 +81,16 @@ def _upsample_nearest2d(x: Any, factor: int) -> Any:
     return tf.repeat(tf.repeat(x, factor, 2), factor, 3)
 
 
+def _gelu(x: Any) -> Any:
+    """Apply gelu; in float64 by its formula, since TensorFlow's constant is a float32."""
+    return tf.nn.gelu(x) if x.dtype == tf.float32 else x * (1 + tf.math.erf(x * 0.5**0.5)) / 2
+
+
+def _leaky_relu(x: Any, slope: float) -> Any:
+    """Apply leaky relu; in float64 by its formula, since TensorFlow's slope is a float32."""
+    return tf.nn.leaky_relu(x, slope) if x.dtype == tf.float32 else tf.where(x > 0, x, slope * x)
+
+
 def _glu(x: Any, dim: int) -> Any:
     value, gate = tf.split(x, 2, dim)
     return value * tf.sigmoid(gate)
@@ -219,10 +229,10 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "pow": tf.pow,
     # activations
     "relu": tf.nn.relu,
-    "gelu": tf.nn.gelu,
+    "gelu": _gelu,
     "silu": tf.nn.silu,
     "elu": lambda x, alpha: tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, 0))),
-    "leaky_relu": lambda x, slope: tf.nn.leaky_relu(x, slope),
+    "leaky_relu": _leaky_relu,
     "softplus": tf.nn.softplus,
     "hardswish": lambda x: x * tf.nn.relu6(x + 3) / 6,
     "mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
