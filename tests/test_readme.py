@@ -54,7 +54,7 @@ def test_a_block_is_paired_with_the_output_right_behind_it() -> None:
 
 
 #: Generated, or imported only by others: the interpreter, workers, Alembic.
-ELSEWHERE = ("._core", "__main__", ".adapters.", ".faults.", ".migrations.")
+ELSEWHERE = ("._core", "__main__", ".adapters.", ".faults.", ".migrations.", "worker.operators.")
 MODULES = [
     "tapegrad",
     *(
@@ -62,7 +62,14 @@ MODULES = [
         for module in pkgutil.walk_packages(tg.__path__, "tapegrad.")
         if not any(
             part in module.name
-            for part in ("._core", "__main__", ".adapters.", ".faults.", ".migrations.")
+            for part in (
+                "._core",
+                "__main__",
+                ".adapters.",
+                ".faults.",
+                ".migrations.",
+                "worker.operators.",
+            )
         )
     ),
 ]

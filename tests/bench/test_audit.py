@@ -85,12 +85,12 @@ def test_a_fault_is_not_recognised_by_its_name(tmp_path: Path) -> None:
             "class Unsynchronised(", "class Torch("
         )
     )
-    found = run(_suite(), store=":memory:", frameworks=[str(innocent)], processes=1, rounds=1)
+    found = run(_suite(), store=":memory:", frameworks=[f"{innocent}:torch"], processes=1, rounds=1)
     assert [(cell.framework, cell.verdict) for cell in found.cells] == [("torch", "mistrusted")]
 
 
 def test_a_worker_that_breaks_costs_its_own_cell_only() -> None:
-    names = [str(FOLDER / "honest.py"), str(FOLDER / "breakdowns.py")]
+    names = [f"{FOLDER / 'honest.py'}", f"{FOLDER / 'breakdowns.py'}:rubbish"]
     found = run(_suite(), store=":memory:", frameworks=names, processes=2, rounds=1)
     assert {cell.framework: cell.verdict for cell in found.cells} == {
         "honest": "checked",

@@ -15,8 +15,8 @@ ADAPTERS = {
     "unsynchronised": "Unsynchronised",
     "lazy": "Lazy",
     "lazy each time": "LazyEachTime",
-    "stale, longer": "StaleLonger",
-    "stale, shorter": "StaleShorter",
+    "stale longer": "StaleLonger",
+    "stale shorter": "StaleShorter",
 }
 #: What starting work costs, as on a device: it bounds the work that piles up.
 LAUNCH_SECONDS = 2e-5
