@@ -402,7 +402,6 @@ class _Driver:
             processes=options.processes,
             rounds=options.rounds,
             seconds=options.block,
-            threads=options.threads,
             cold=options.cache == "cold",
             seed=options.seed,
             memory=options.memory,

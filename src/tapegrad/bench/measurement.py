@@ -40,7 +40,6 @@ class Settings:
     rounds: int = 3
     #: Length of a block.
     seconds: float = 0.02
-    threads: int = 1
     #: Whether caches are emptied before each call.
     cold: bool = False
     seed: int = 0

@@ -9,7 +9,7 @@ in the run's folder (.npy), messages carry their paths.
     check    phase, folder                               -> results as files
     time     phase, seconds, cold                        -> samples
     repeat   phase, calls, folder                        -> results of the last call as files
-    read     phase, count                                -> cost of a call alone and when read
+    read     phase, count                                -> cost of a call that is read, of reading
     fresh    phase, count                                -> cost of calls on inputs never seen
     cores    phase, calls, count                         -> processors busy, loop by loop
     memory   phase                                       -> peaks
@@ -70,7 +70,6 @@ class Session:
             "python": platform.python_version(),
             "details": self._adapter.details(),
             "devices": list(self._adapter.devices),
-            "operators": sorted(self._adapter.operators),
         }
 
     def do_prepare(self, case: dict[str, Any], arrays: dict[str, str]) -> dict[str, Any]:
@@ -120,12 +119,12 @@ class Session:
         return {"arrays": _save(read, Path(folder)) if folder else {}}
 
     def do_read(self, phase: str, count: int) -> dict[str, Any]:
-        """Time calls alone, calls whose results are read, and reading itself."""
+        """Time calls whose results are read, and reading itself."""
         call, arrays = self._phase(phase).call, self.work.arrays
-        alone, both, reading, copying = [], [], [], []
+        both, reading, copying = [], [], []
         with timing.quiet():
             for _ in range(count):
-                alone.append(self.adapter.elapsed(call, 1))
+                self.adapter.settle()
                 start = time.perf_counter()
                 result = call()
                 arrays(phase, result)
@@ -139,7 +138,6 @@ class Session:
                 copying.append(time.perf_counter() - start)
                 del result, read
         return {
-            "alone": min(alone),
             "read": min(both),
             "reading": min(reading),
             "copying": min(copying),
