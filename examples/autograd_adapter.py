@@ -65,7 +65,7 @@ class Autograd(Adapter):
     ) -> Work:
         """Make an operator ready: forward records the tape, backward replays it."""
         chosen = [index for index, array in enumerate(case.inputs) if array.grad]
-        record = autograd.make_vjp(lambda *inputs: function(*inputs, **case.attrs), chosen)
+        record = autograd.make_vjp(function, chosen)
         inputs: list[AnyArray] = []
         cotangents: list[AnyArray] = []
         tapes: list[Callable[[AnyArray], Any]] = []
@@ -101,7 +101,7 @@ class Autograd(Adapter):
                 "forward": Phase(lambda: record(*inputs)),
                 "backward": Phase(lambda: tapes[0](cotangents[0])),
                 "step": Phase(step),
-                "inference": Phase(lambda: function(*inputs, **case.attrs)),
+                "inference": Phase(lambda: function(*inputs)),
             },
             feed=feed,
             arrays=read,

@@ -106,6 +106,7 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
     "cores": Cores,
     "memory": Peaks,
     "own_tool": OwnTool,
+    "forget": Nothing,
 }
 
 

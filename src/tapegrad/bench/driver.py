@@ -144,13 +144,15 @@ def run(
     try:
         record = None if resume is None else _resumed(opened, resume, options)
         name = suite if isinstance(suite, str) else suite.of or suite.name
-        chosen = Options.read(record.options if record else {"suite": name, **options})
+        if isinstance(suite, str):
+            suite = suites.find(record.options["suite"] if record else suite)
+        suite.check()
+        asked = {**suite.defaults, "suite": name, **options}
+        chosen = Options.read(record.options if record else asked)
         chosen.check()
-        found = suites.find(chosen.suite) if isinstance(suite, str) else suite
-        found.check()
         if record is not None:
-            _same_cases(opened.load(record.id), select(found, chosen))
-        return _Driver(found, chosen, opened, listener, record).go()
+            _same_cases(opened.load(record.id), select(suite, chosen))
+        return _Driver(suite, chosen, opened, listener, record).go()
     finally:
         if not isinstance(store, Store):
             opened.close()

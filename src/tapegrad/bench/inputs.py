@@ -59,4 +59,6 @@ def _draw(array: Array, dtype: str, rng: np.random.Generator) -> NDArray[Any]:
                 f"input {array.name}: unknown kind {other!r}; there are normal, uniform, positive, "
                 "distinct and integers."
             )
+    if array.scale != 1.0:
+        values = values * array.scale
     return values.astype(input_dtype(array.kind, dtype))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from tapegrad.bench import guards, inputs
@@ -26,6 +27,8 @@ from tapegrad.worker.case import Case
 #: Blocks that take longer than this are measured once per process, or once at all.
 LONG_BLOCK = 2.0
 VERY_LONG_BLOCK = 20.0
+#: What is looked at in a case that a stand-in is checked for: the stand-in showed the rest.
+BESIDE_STAND_IN = ("values", "meaning", "clock")
 #: Phases without gradients.
 OUTPUT_ONLY = ("forward", "inference")
 #: Phases whose results nobody sees: they are as right as what `step` does with them.
@@ -104,6 +107,8 @@ class Measurement:
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
     _block: Block | None = field(default=None, init=False)
+    #: Who failed the stand-in, and how.
+    _out: dict[str, Cell] = field(default_factory=dict, init=False)
 
     def run(self, given: Arrays | None = None) -> None:
         """Check every contender, then time those that are right; `given` are a user's inputs."""
@@ -112,6 +117,7 @@ class Measurement:
         ]
         if not self._unfinished(cells):
             return
+        self._rehearse()
         try:
             self._sets = self._input_sets(given)
         except NoTruthError as reason:
@@ -121,10 +127,27 @@ class Measurement:
         for name in self.teams:
             self._judge(name)
         self._time()
-        if {"values", "timed result"} <= self.settings.guards.keys():
-            self._look_back()
         if self.settings.memory:
             self._measure_memory()
+
+    def _rehearse(self) -> None:
+        """Check the stand-in; who fails it is out, who passes it may say what is right here."""
+        stand_in = self.case.stand_in
+        if stand_in is None:
+            return
+        found = _Kept()
+        settings = replace(self.settings, rounds=0, memory=False)
+        phases = tuple(phase for phase in self.phases if phase not in PREPARATION)
+        folder = self.folder / "stand-in"
+        Measurement(stand_in, phases, self.teams, self.witnesses, settings, folder, found).run()
+        for (_, name, _), cell in found.cells.items():
+            if not cell.timed and name in self.teams:
+                self._out[name] = structs.replace(cell, reason=f"{stand_in.label}: {cell.reason}")
+        self.witnesses = {
+            name: worker for name, worker in self.witnesses.items() if name not in self._out
+        }
+        guards = {name: self.settings.guards[name] for name in BESIDE_STAND_IN}
+        self.settings = replace(self.settings, guards=guards)
 
     def _doubt(self, key: CellKey, reason: NoTruthError) -> None:
         """Conclude without a truth: of those who disagree, at least one is wrong."""
@@ -140,7 +163,7 @@ class Measurement:
                 return True
             if cell.timed and any(
                 (key, process, number) not in self.done.blocks and self._affordable(key, number)
-                for process, number in self._visits()
+                for process, number in self._visits(range(self.settings.processes))
             ):
                 return True
             if cell.timed and self.settings.memory and key not in self.done.memory:
@@ -159,13 +182,27 @@ class Measurement:
             self.witnesses,
             self.folder / "truth",
             seed,
-            own_type=given is not None,
+            self._truthful_types(given is not None),
         )
         saved = [
             self._saved(arrays, truth, index)
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
         ]
         return saved[0], saved[1]
+
+    def _truthful_types(self, users_own: bool) -> tuple[str, ...]:
+        """Name the types in which the truth is looked for, the best first."""
+        if self._large:
+            return (self.case.dtype,)
+        return ("float64", self.case.dtype) if users_own else ("float64",)
+
+    @property
+    def _large(self) -> bool:
+        """Whether the case is so large that a stand-in is checked for it.
+
+        Then only one process of each contender holds it at a time.
+        """
+        return self.case.stand_in is not None
 
     def _saved(self, arrays: Arrays, truth: Truth, index: int) -> InputSet:
         folder = self.folder / f"inputs{index}"
@@ -182,6 +219,10 @@ class Measurement:
         known = {key: self.done.cells[key] for key in keys.values() if key in self.done.cells}
         self._cells |= known
         if len(known) == len(keys):
+            return
+        if name in self._out:
+            for key in keys.values():
+                self._conclude(key, self._out[name].verdict, self._out[name].reason)
             return
         try:
             worker, offer = self._prepare(name, 0)
@@ -268,22 +309,35 @@ class Measurement:
         self._offers[name] = offer
         return worker, offer
 
-    def _visits(self) -> Iterator[tuple[int, int]]:
+    def _visits(self, processes: Iterable[int]) -> Iterator[tuple[int, int]]:
         for number in range(self.settings.rounds):
-            for process in range(self.settings.processes):
+            for process in processes:
                 yield process, number
 
     def _time(self) -> None:
         """Visit all timed cells in random order, once per process and round."""
         rng = np.random.default_rng([self.settings.seed, int(self.case.key, 16)])
-        try:
-            for process, number in self._visits():
-                keys = [cell.key for cell in self._cells.values() if cell.timed]
-                for index in rng.permutation(len(keys)):
-                    if self._wanted(keys[index], process, number):
-                        self._visit(keys[index], process, number)
-        finally:
-            self._store_block()
+        every = range(self.settings.processes)
+        for processes in [[each] for each in every] if self._large else [every]:
+            try:
+                for process, number in self._visits(processes):
+                    keys = [cell.key for cell in self._cells.values() if cell.timed]
+                    for index in rng.permutation(len(keys)):
+                        if self._wanted(keys[index], process, number):
+                            self._visit(keys[index], process, number)
+            finally:
+                self._store_block()
+            self._look_back(processes)
+            if self._large:
+                self._forget(processes)
+
+    def _forget(self, processes: Iterable[int]) -> None:
+        """Have workers let go of the case."""
+        for name, process in sorted(self._prepared):
+            if process in processes:
+                with suppress(WorkerError):
+                    self.teams[name].worker(process).ask("forget")
+                self._prepared.discard((name, process))
 
     def _wanted(self, key: CellKey, process: int, number: int) -> bool:
         if (key, process, number) in self.done.blocks or not self._cells[key].timed:
@@ -314,10 +368,12 @@ class Measurement:
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
         self._block = block
 
-    def _look_back(self) -> None:
+    def _look_back(self, processes: Iterable[int]) -> None:
         """Check results once more: what was right before the clock ran must be right after it."""
+        if not {"values", "timed result"} <= self.settings.guards.keys():
+            return
         for key in [key for key in self._costs if key.phase not in PREPARATION]:
-            for process in range(self.settings.processes):
+            for process in processes:
                 if self._cells[key].timed and (key.framework, process) in self._prepared:
                     self._look_again(key, process)
 
@@ -385,6 +441,22 @@ class Measurement:
         except WorkerError:
             return Memory(*key, needed=needed)
         return Memory(*key, needed=needed, **answer)
+
+
+@dataclass
+class _Kept:
+    """Keeps verdicts for whoever asked for them."""
+
+    cells: dict[CellKey, Cell] = field(default_factory=dict)
+
+    def cell(self, cell: Cell) -> None:
+        self.cells[cell.key] = cell
+
+    def block(self, block: Block) -> None:
+        """Let it go: nothing is timed."""
+
+    def memory(self, memory: Memory) -> None:
+        """Let it go: nothing is measured."""
 
 
 def _needed(case: Case, results: Arrays) -> int:

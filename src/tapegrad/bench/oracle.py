@@ -80,22 +80,26 @@ def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs,
     witnesses: Mapping[str, Worker],
     folder: Path,
     seed: int,
-    own_type: bool = False,
+    types: Sequence[str] = ("float64",),
 ) -> list[Truth]:
-    """Ask witnesses for the right results at several sets of inputs, in float64.
+    """Ask witnesses for the right results at several sets of inputs.
 
-    With `own_type`, where nobody can do it in float64 the case's own type must do.
+    `types` are those in which they compute, the best first: the next one is tried where nobody
+    can do it in the one before.
     """
     failures: dict[str, str] = {}
-    for dtype in dict.fromkeys(("float64", case.dtype) if own_type else ("float64",)):
+    for dtype in dict.fromkeys(types):
         exact = replace(case, dtype=dtype)
         willing = dict(witnesses)
         while ready := _prepare(exact, sets[0], willing, folder, failures):
             try:
-                return [
+                truths = [
                     _Hearing(exact, arrays, ready, folder / str(index)).truth(case, seed + index)
                     for index, arrays in enumerate(sets)
                 ]
+                for witness in ready:
+                    witness.worker.ask("forget")
+                return truths
             except _WitnessFailedError as failure:
                 del willing[failure.name]
                 failures[failure.name] = str(failure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tapegrad.bench.errors import MalformedFileError
 from tapegrad.worker.case import LEVELS, Case
@@ -42,6 +42,8 @@ class Suite:
     #: What the command line calls the suite that these cases were picked from, if any.
     of: str = ""
     bars: tuple[Bar, ...] = field(default=())
+    #: Options of a run that the user does not give, as {"threads": 2}.
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def check(self, where: str = "") -> None:
         """Refuse a suite that could not be measured; `where` is its file, if it has one."""

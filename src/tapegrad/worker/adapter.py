@@ -15,13 +15,15 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.worker.case import Case
+from tapegrad.worker.networks import compose, network_of
 
 AnyArray = NDArray[Any]
 Call = Callable[[], Any]
@@ -68,6 +70,12 @@ class Adapter(ABC):
 
     #: Canonical operator name -> call(*inputs, **attrs) in this framework.
     operators: Mapping[str, Callable[..., Any]] = {}
+    #: Canonical operator name -> the call that this framework lacks.
+    missing: Mapping[str, str] = {}
+    #: Fused operator (`tapegrad.worker.networks.fused`) -> name of the framework's call, and it.
+    fused: Mapping[str, tuple[str, Callable[..., Any]]] = {}
+    #: What fuses operators that have no call of their own, as "XLA"; empty where nothing does.
+    compiler: str = ""
     devices: Sequence[str] = ("cpu",)
     dtypes: Sequence[str] = ("float32", "float64")
 
@@ -95,12 +103,14 @@ class Adapter(ABC):
             raise Unsupported(f"no {case.dtype}, only {', '.join(self.dtypes)}")
         if case.level == "graph":
             return self.graph(case, arrays)
-        return self.operation(case, self.operator(case), arrays)
+        function, note = self.function(case)
+        work = self.operation(case, function, arrays)
+        return replace(work, notes=[*work.notes, note]) if note else work
 
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
-        """Make an operator ready: `function` is its entry in the table."""
+        """Make an operator or a network ready: `function` takes its inputs in order."""
         raise Unsupported("this adapter runs no operators")
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
@@ -131,11 +141,24 @@ class Adapter(ABC):
         """Peak bytes since `reset_peak`, where the framework counts them."""
         return None
 
-    def operator(self, case: Case) -> Callable[..., Any]:
-        """Look the case's operator up in the table."""
-        call = self.operators.get(case.op)
+    def function(self, case: Case) -> tuple[Callable[..., Any], str]:
+        """Return what a case does to its inputs, and what a reader should know of it."""
+        network = network_of(case)
+        if network is None:
+            return partial(self.operator(case.op), **case.attrs), ""
+        if case.op in self.fused:
+            name, call = self.fused[case.op]
+            return partial(call, **case.attrs), f"fused: {name}"
+        how = f"fused by {self.compiler}" if self.compiler else "composed"
+        return compose(network, self.operator), how if case.level == "fused" else ""
+
+    def operator(self, name: str) -> Callable[..., Any]:
+        """Look an operator up in the table, or say which call is missing."""
+        if name in self.missing:
+            raise Unsupported(self.missing[name])
+        call = self.operators.get(name)
         if call is None:
-            raise Unsupported(f"no {case.op} in this adapter's table")
+            raise Unsupported(f"no {name} in this adapter's table")
         return call
 
 

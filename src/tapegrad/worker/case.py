@@ -32,6 +32,8 @@ class Array:
     kind: str = "normal"
     #: Integers are drawn from 0 up to this, exclusively.
     high: int = 0
+    #: What drawn numbers are multiplied by: weights of deep networks are small.
+    scale: float = 1.0
 
     def flaws(self) -> Iterator[str]:
         """Yield what is wrong with it, in words."""
@@ -45,6 +47,8 @@ class Array:
                 f"input {self.name}: integers are drawn from 0 up to `high`, exclusively: give it "
                 f"a whole number of 1 or more, not {self.high!r}."
             )
+        if not _amount(self.scale) or not self.scale:
+            yield f"input {self.name}: scale must be a number above 0, not {self.scale!r}."
 
     def nbytes(self, dtype: str) -> int:
         """Return its size in a case of a type; integers have 64 bits."""
@@ -70,6 +74,9 @@ class Case:
     random: bool = False
     #: Floating-point operations of one forward go, where they are known.
     flops: float = 0.0
+    #: A smaller case of the same work in float64, which is checked in place of this one where
+    #: the truth about this one would take too long.
+    stand_in: Case | None = None
 
     @property
     def label(self) -> str:
@@ -82,8 +89,11 @@ class Case:
     def key(self) -> str:
         """Identify the case for ever: the same work has the same key in every run."""
         content = self.as_dict()
-        for measured_not_done in ("phases", "size", "flops"):
+        for measured_not_done in ("phases", "size", "flops", "stand_in"):
             del content[measured_not_done]
+        for array in content["inputs"]:
+            if array["scale"] == 1.0:
+                del array["scale"]
         text = json.dumps(content, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -112,6 +122,9 @@ class Case:
         if not _amount(self.flops):
             yield f"flops must be a number of 0 or more, not {self.flops!r}."
         yield from _flaws_of_flag("random", self.random)
+        if self.stand_in is not None:
+            for flaw in self.stand_in.flaws():
+                yield f"stand-in: {flaw}"
 
     def _flaws_of_inputs(self) -> Iterator[str]:
         if not _are_arrays(self.inputs):
@@ -132,7 +145,15 @@ class Case:
         arrays = tuple(
             Array(**{**array, "shape": tuple(array["shape"])}) for array in content["inputs"]
         )
-        return cls(**{**content, "inputs": arrays, "phases": tuple(content["phases"])})
+        stand_in = content.get("stand_in")
+        return cls(
+            **{
+                **content,
+                "inputs": arrays,
+                "phases": tuple(content["phases"]),
+                "stand_in": stand_in and cls.from_dict(stand_in),
+            }
+        )
 
 
 def _plain(value: Any) -> str:

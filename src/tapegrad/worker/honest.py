@@ -55,7 +55,6 @@ class Operation:
         self.case = case
         self.function = function
         self.gradient = gradient
-        self.attrs = dict(case.attrs)
         self.inputs: list[AnyArray] = []
         self.cotangent: AnyArray = np.zeros(())
         self.output: AnyArray = np.zeros(())
@@ -68,16 +67,16 @@ class Operation:
         ]
         if cotangents:
             self.cotangent = np.array(cotangents[0], dtype=self.case.dtype)
-            self.output = self.function(*self.inputs, **self.attrs)
+            self.output = self.function(*self.inputs)
 
     def forward(self) -> Any:
         """Compute the output."""
-        return self.function(*self.inputs, **self.attrs)
+        return self.function(*self.inputs)
 
     def backward(self) -> Any:
         """Compute the gradients from the output of the last feed and the cotangent."""
         assert self.gradient is not None
-        return self.gradient(self.inputs, self.output, self.cotangent, **self.attrs)
+        return self.gradient(self.inputs, self.output, self.cotangent, **self.case.attrs)
 
     def read(self, phase: str, result: Any) -> dict[str, AnyArray]:
         """Turn what a phase returned into arrays."""
@@ -128,9 +127,9 @@ def _longer(function: Callable[..., Any], share: float) -> Callable[..., Any]:
     """Let every call take longer by a share of its own time; 0 costs the same two looks."""
     clock = time.perf_counter
 
-    def longer(*inputs: AnyArray, **attrs: Any) -> Any:
+    def longer(*inputs: AnyArray) -> Any:
         start = clock()
-        result = function(*inputs, **attrs)
+        result = function(*inputs)
         end = clock()
         until = end + share * (end - start)
         while clock() < until:

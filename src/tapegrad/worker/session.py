@@ -14,11 +14,13 @@ in the run's folder (.npy), messages carry their paths.
     cores    phase, calls, count                         -> processors busy, loop by loop
     memory   phase                                       -> peaks
     own_tool phase                                       -> the framework's own opinion
+    forget                                               -> nothing; lets the case go
     bye                                                  -> ends the process
 """
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import platform
 import sys
@@ -189,6 +191,13 @@ class Session:
         peak = memory.peak_resident()
         above = None if peak is None or self._idle is None else max(0, peak - self._idle)
         return {"allocator": self.adapter.allocator_peak(), "resident": above}
+
+    def do_forget(self) -> dict[str, Any]:
+        """Let go of the case and its arrays."""
+        self._case = self._work = None
+        self._inputs, self._cotangents = {}, []
+        gc.collect()
+        return {}
 
     @property
     def adapter(self) -> Adapter:

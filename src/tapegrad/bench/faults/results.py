@@ -32,7 +32,7 @@ class _Half(Operation):
         if self.calls <= self.honest_calls:
             return super().forward()
         first, *others = self.inputs
-        return self.function(first[: len(first) // 2], *others, **self.attrs)
+        return self.function(first[: len(first) // 2], *others)
 
 
 class AnotherShape(Honest):

@@ -26,7 +26,7 @@ class _Split(Operation):
     def forward(self) -> Any:
         first, *others = self.inputs
         parts = np.array_split(first, THREADS)
-        done = self._pool.map(lambda part: self.function(part, *others, **self.attrs), parts)
+        done = self._pool.map(lambda part: self.function(part, *others), parts)
         return np.concatenate(list(done))
 
 

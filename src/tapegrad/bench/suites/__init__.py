@@ -12,7 +12,8 @@ from tapegrad.bench.suite import Suite
 
 def names() -> list[str]:
     """Return the names of the suites that ship with the package."""
-    return sorted(file.stem for file in Path(__file__).parent.glob("*.py") if file.stem[0] != "_")
+    files = Path(__file__).parent.glob("[!_]*.py")
+    return sorted(file.stem.replace("_", "-") for file in files)
 
 
 def find(name: str) -> Suite:
@@ -21,7 +22,7 @@ def find(name: str) -> Suite:
         return _from_file(Path(name))
     if name not in names():
         raise UnknownNameError("suite", name, names(), "A path to a suite file works too.")
-    suite: Suite = import_module(f"tapegrad.bench.suites.{name}").SUITE
+    suite: Suite = import_module(f"tapegrad.bench.suites.{name.replace('-', '_')}").SUITE
     return suite
 
 

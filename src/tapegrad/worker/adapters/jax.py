@@ -16,7 +16,6 @@ from tapegrad.worker.adapter import (
     Adapter,
     AnyArray,
     Phase,
-    Unsupported,
     Work,
     input_dtype,
     named_gradients,
@@ -44,6 +43,8 @@ class Jax(Adapter):
     """JAX under jit; a call is over when its result is there."""
 
     operators: Mapping[str, Callable[..., Any]] = OPERATORS
+    missing = MISSING
+    compiler = "XLA"
 
     def __init__(self, device: str, threads: int) -> None:
         super().__init__(device, threads)
@@ -67,18 +68,11 @@ class Jax(Adapter):
         precision = jax.config.jax_default_matmul_precision
         return {"device": self.devices[-1], "matmul precision": precision}
 
-    def operator(self, case: Case) -> Callable[..., Any]:
-        """Look the case's operator up, or say what JAX has no call for."""
-        if case.op in MISSING:
-            raise Unsupported(MISSING[case.op])
-        return super().operator(case)
-
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
         """Make an operator ready; residuals are what jit returns of the linearised forward."""
         jax.config.update("jax_enable_x64", case.dtype == "float64")
-        attrs = dict(case.attrs)
         inputs: list[Any] = []
         cotangents: tuple[Any, ...] = ()
         residuals: list[Any] = []
@@ -91,7 +85,7 @@ class Jax(Adapter):
                 full = list(inputs)
                 for index, value in zip(chosen, wrt, strict=True):
                     full[index] = value
-                return outputs_of(function(*full, **attrs))
+                return outputs_of(function(*full))
 
             return run, [inputs[index] for index in chosen]
 
@@ -106,7 +100,7 @@ class Jax(Adapter):
         forward = jax.jit(linearised)
         backward = jax.jit(lambda pull, cotangents: pull(cotangents))
         step = jax.jit(both)
-        inference = jax.jit(lambda *inputs: outputs_of(function(*inputs, **attrs)))
+        inference = jax.jit(lambda *inputs: outputs_of(function(*inputs)))
         ready = jax.block_until_ready
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:

@@ -33,7 +33,6 @@ class Numpy(Adapter):
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
         """Make an operator ready."""
-        attrs = dict(case.attrs)
         inputs: list[AnyArray] = []
 
         def feed(arrays: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
@@ -44,7 +43,7 @@ class Numpy(Adapter):
             ]
 
         def forward() -> Any:
-            return function(*inputs, **attrs)
+            return function(*inputs)
 
         feed(arrays, [])
         return Work(

@@ -64,6 +64,8 @@ class TensorFlow(Adapter):
     """TensorFlow under tf.function."""
 
     operators = OPERATORS
+    missing = MISSING
+    compiler = "Grappler"
 
     def configure(self) -> None:
         """Pin the threads."""
@@ -79,12 +81,6 @@ class TensorFlow(Adapter):
         result: Callable[..., Any] = tf.function(function, autograph=False)
         return result
 
-    def operator(self, case: Case) -> Callable[..., Any]:
-        """Look the case's operator up, or say what TensorFlow has no call for."""
-        if case.op in MISSING:
-            raise Unsupported(MISSING[case.op])
-        return super().operator(case)
-
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
@@ -93,7 +89,6 @@ class TensorFlow(Adapter):
         A tape around a traced function runs its forward half with residuals as results, and has
         its backward half traced too: the phases are separate programs.
         """
-        attrs = dict(case.attrs)
         chosen = [index for index, array in enumerate(case.inputs) if array.grad]
         inputs: list[Any] = []
         wrt: list[Any] = []
@@ -101,7 +96,7 @@ class TensorFlow(Adapter):
         residuals: list[Any] = []
 
         def compute(*inputs: Any) -> Any:
-            return outputs_of(function(*inputs, **attrs))
+            return outputs_of(function(*inputs))
 
         def both(inputs: Sequence[Any], cotangents: Sequence[Any]) -> Any:
             wrt = [inputs[index] for index in chosen]

@@ -66,8 +66,7 @@ class Torch(Adapter):
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
     ) -> Work:
         """Make an operator ready, with the gradients that the case asks for."""
-        attrs = dict(case.attrs)
-        run = self.compiled(lambda *inputs: function(*inputs, **attrs))
+        run = self.compiled(function)
         inputs = [
             torch.tensor(arrays[array.name].astype(input_dtype(array.kind, case.dtype)))
             .to(self.device)
@@ -151,6 +150,8 @@ class Torch(Adapter):
 
 class TorchCompile(Torch):
     """PyTorch through torch.compile."""
+
+    compiler = "torch.compile"
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function with its shapes fixed."""
