@@ -11,7 +11,8 @@ CXX_FILES := $(shell find core bindings tools -name '*.cpp' -o -name '*.h')
 export TAPEGRAD_CACHE := $(CURDIR)/$(VENV)/frameworks
 TAPEGRAD := $(BIN)/tapegrad
 
-.PHONY: bench frameworks test lint format accuracy sanitize sanitize-quick wheel docs clean
+.PHONY: bench frameworks test test-frameworks lint format accuracy sanitize sanitize-quick wheel \
+	docs clean
 
 bench: frameworks  ## scalar graphs and operators: checked tables, and a picture in build/bench
 	mkdir -p build/bench
@@ -21,8 +22,12 @@ bench: frameworks  ## scalar graphs and operators: checked tables, and a picture
 frameworks: $(VENV)/.installed  ## PyTorch and JAX, for the bench and its tests
 	$(TAPEGRAD) bench frameworks install torch jax
 
-test: frameworks  ## all tests
-	$(BIN)/python -m pytest
+test: frameworks  ## all tests but those of TensorFlow and MXNet
+	$(BIN)/python -m pytest --ignore=tests/frameworks
+
+test-frameworks: frameworks  ## TensorFlow and MXNet in the bench
+	$(TAPEGRAD) bench frameworks install tensorflow mxnet
+	$(BIN)/python -m pytest tests/frameworks
 
 lint: $(VENV)/.installed  ## style and types
 	$(BIN)/ruff check .
@@ -51,7 +56,8 @@ SANITIZED_INSTALL = $(PIP) install --no-build-isolation --no-deps \
 	-Ccmake.define.TAPEGRAD_SANITIZE=ON -Cinstall.strip=false
 
 sanitize: $(SANITIZED)/all/.installed  ## all tests but those that build packages, under sanitizers
-	PYTHONPATH=$(SANITIZED)/all $(SANITIZE) -m "not slow" --ignore=tests/bench
+	PYTHONPATH=$(SANITIZED)/all $(SANITIZE) -m "not slow" \
+		--ignore=tests/bench --ignore=tests/frameworks
 
 sanitize-quick: $(SANITIZED)/baseline/.installed  ## a subset of about two minutes, one instruction set
 	PYTHONPATH=$(SANITIZED)/baseline $(SANITIZE) -m "not slow" tests/core/test_lanes.py \

@@ -32,6 +32,8 @@ COMMANDS = (
     "nightly",
     "audit",
     "machine",
+    "coverage",
+    "profile",
 )
 #: Contenders that are always there.
 FRAMEWORKS = "numpy,c"

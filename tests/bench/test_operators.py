@@ -9,14 +9,24 @@ from pathlib import Path
 import pytest
 
 from tapegrad import bench, worker
+from tapegrad.bench.driver import Options, select
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.guards import GUARDS
 from tapegrad.bench.suites import operators
-from tapegrad.worker.case import SIZES
+from tapegrad.worker.case import DTYPES, SIZES
 
 CASES = operators.SUITE.cases
 TABLES = Path(worker.__file__).parent / "operators"
 FRAMEWORKS = ("numpy", "torch", "jax", "tensorflow")
+#: What only networks are made of: they carry statistics along.
+OF_NETWORKS = {"batch_norm_training", "batch_norm_inference"}
+#: The categories of MXNet's opperf that networks need; each must show what its attributes change.
+OPPERF = (
+    "unary", "binary", "reductions", "matrix products", "convolutions", "pooling", "norms",
+    "activations", "softmax", "losses", "embedding", "gather and scatter", "sort", "top-k",
+    "argmax", "concat", "split", "stack", "transpose", "reshape", "pad", "random sampling",
+    "optimiser updates", "attention",
+)  # fmt: skip
 ELEMENTWISE = [
     "exp", "log", "sqrt", "rsqrt", "sin", "tanh", "sigmoid", "erf", "abs", "square", "add", "sub",
     "mul", "div", "maximum", "pow", "relu", "gelu", "silu", "elu", "leaky_relu", "softplus",
@@ -40,6 +50,31 @@ def test_the_suite_is_broad() -> None:
     assert len(names & set(ELEMENTWISE)) == len(ELEMENTWISE) <= 30
 
 
+@pytest.mark.parametrize("category", OPPERF)
+def test_every_category_has_two_variants_or_more_of_an_operator(category: str) -> None:
+    """Variants differ in attributes, or, where there are none, in how inputs are shaped."""
+    variants = defaultdict(set)
+    for case in operators.CATEGORIES[category]():
+        if case.size == SIZES[0]:
+            ranks = tuple(tuple(side > 1 for side in array.shape) for array in case.inputs)
+            variants[case.op].add((tuple(case.attrs.items()), ranks))
+    assert max(map(len, variants.values())) >= 2
+
+
+def test_every_case_has_one_category() -> None:
+    listed = [case.key for cases in operators.CATEGORIES.values() for case in cases()]
+    assert Counter(listed) == Counter(case.key for case in CASES)
+    homes = [{case.op for case in cases()} for cases in operators.CATEGORIES.values()]
+    assert sum(map(len, homes)) == len(set[str]().union(*homes))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_case_can_be_asked_for_in_both_types(dtype: str) -> None:
+    chosen = select(operators.SUITE, Options("operators", dtype=dtype))
+    assert len(chosen) == len(CASES) and {case.dtype for case in chosen} == {dtype}
+    assert all(not list(case.flaws()) for case in chosen)
+
+
 def test_every_case_comes_in_four_sizes_and_once() -> None:
     sizes: dict[str, Counter[str]] = defaultdict(Counter)
     for case in CASES:
@@ -56,11 +91,11 @@ def test_forward_only_cases_ask_for_no_gradients() -> None:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_tables_have_one_order_and_no_strangers(framework: str) -> None:
-    names = {case.op for case in CASES}
+    names = {case.op for case in CASES} | OF_NETWORKS
     assert set(table(framework)) <= names
     assert table(framework) == [name for name in table("torch") if name in table(framework)]
     assert set(table("torch")) == names == set(table("numpy"))
-    assert len(table(framework)) >= 100
+    assert len(set(table(framework)) - OF_NETWORKS) >= 100
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.results import UNTIMED
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 Precision = Literal["float16", "float32", "float64"]
 Phase = Literal["build", "compile", "forward", "backward", "step", "inference"]
@@ -94,6 +95,68 @@ class Peaks(msgspec.Struct, forbid_unknown_fields=True):
     resident: Bytes | None
 
 
+class ModelRow(msgspec.Struct):
+    """Calls of a user's model that are alike."""
+
+    name: str
+    operator: str | None
+    modules: list[str]
+    calls: int
+    inputs: list[str]
+    outputs: list[str]
+    dtypes: list[str]
+    attributes: list[str]
+
+
+class Model(msgspec.Struct):
+    """What a step of a user's model consists of."""
+
+    rows: list[ModelRow]
+
+
+#: Seconds forward and backward, and events that the profiler recorded in them.
+Sample = tuple[NotNegative, NotNegative, NotNegative, NotNegative]
+
+
+class ProfiledRow(msgspec.Struct):
+    """Times of a row, step by step; a row that was not traced has no number."""
+
+    row: int | None
+    name: str
+    operator: str | None
+    samples: list[Sample]
+
+
+class Profile(msgspec.Struct):
+    """Steps with and without a profiler."""
+
+    plain: Annotated[list[Positive], msgspec.Meta(min_length=1)]
+    profiled: Annotated[list[Positive], msgspec.Meta(min_length=1)]
+    #: Of each step with the profiler: the share in which others had the processor.
+    waited: list[NotNegative]
+    events: list[int]
+    event_seconds: NotNegative
+    rows: list[ProfiledRow]
+
+
+class Replay(msgspec.Struct):
+    """An operator alone, repetition by repetition; none where it could not be repeated."""
+
+    samples: list[Sample]
+
+
+class Registry(msgspec.Struct):
+    """The operators that a framework has, by group."""
+
+    operators: dict[str, list[str]]
+
+
+class Calls(msgspec.Struct):
+    """The operators that a call runs."""
+
+    calls: list[str]
+
+
 ANSWERS: dict[str, type[msgspec.Struct]] = {
     "hello": Hello,
     "prepare": Prepare,
@@ -106,7 +169,12 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
     "cores": Cores,
     "memory": Peaks,
     "own_tool": OwnTool,
+    "registry": Registry,
+    "calls": Calls,
     "forget": Nothing,
+    "model": Model,
+    "profile": Profile,
+    "replay": Replay,
 }
 
 

@@ -10,6 +10,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.measurement import Done, Measurement, Settings
 from tapegrad.bench.process import Worker, WorkerProcess
 from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
+from tapegrad.bench.shapes import customised
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
 from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
@@ -32,7 +34,11 @@ DEVICES = ("cpu", "cuda")
 CACHES = ("warm", "cold")
 #: Who may say what is right, in the order in which they are asked; at some level others first.
 WITNESSES = ("numpy", "torch", "jax", "tensorflow", "c", "tapegrad")
-FIRST_WITNESSES = {"graph": ("numpy", "c", "tapegrad")}
+FIRST_WITNESSES = {
+    "graph": ("numpy", "c", "tapegrad"),
+    # Who have gradients to compare, element by element, and fast convolutions.
+    **dict.fromkeys(("fused", "layer", "model"), ("torch", "jax", "tensorflow")),
+}
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +47,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     suite: str
     frameworks: list[str] = []
     filter: list[str] = []
+    #: Cases of the user's own in place of the suite's (`tapegrad.bench.shapes`).
+    shape: list[str] = []
+    attr: list[str] = []
+    cases: str = ""
     sizes: list[str] = []
     phases: list[str] = []
     dtype: str = ""
@@ -69,7 +79,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise BenchError(_told(error)) from None
         suite = frameworks.absolute(read.suite) if read.suite.endswith(".py") else read.suite
         names = [frameworks.absolute(name) for name in read.frameworks]
-        return msgspec.structs.replace(read, suite=suite, frameworks=names)
+        cases = str(Path(read.cases).absolute()) if read.cases else ""
+        return msgspec.structs.replace(read, suite=suite, frameworks=names, cases=cases)
 
     def check(self) -> None:
         """Refuse what does not exist, with the nearest name."""
@@ -83,6 +94,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             for name in names:
                 if name not in known:
                     raise UnknownNameError(kind, name, known)
+        if self.sizes and (self.shape or self.cases):
+            raise BenchError("sizes choose among the suite's own cases; leave them out.")
         frameworks.check_threads(self.threads)
         for kind, number, least, most in (
             ("processes", self.processes, 1, 64),
@@ -143,6 +156,8 @@ def run(
     opened = store if isinstance(store, Store) else open_store(store)
     try:
         record = None if resume is None else _resumed(opened, resume, options)
+        if record is not None and isinstance(suite, str):
+            _same_file(record, suite)
         name = suite if isinstance(suite, str) else suite.of or suite.name
         if isinstance(suite, str):
             suite = suites.find(record.options["suite"] if record else suite)
@@ -150,6 +165,7 @@ def run(
         asked = {**suite.defaults, "suite": name, **options}
         chosen = Options.read(record.options if record else asked)
         chosen.check()
+        suite = customised(suite, chosen.shape, chosen.attr, chosen.cases, chosen.filter)
         if record is not None:
             _same_cases(opened.load(record.id), select(suite, chosen))
         return _Driver(suite, chosen, opened, listener, record).go()
@@ -174,6 +190,12 @@ def _resumed(store: Store, name: str, options: dict[str, Any]) -> Run:
     record = store.resolve(name)
     _same_machine(record)
     return record
+
+
+def _same_file(record: Run, suite: str) -> None:
+    """Refuse to go on with a run of another file whose suite has the same name."""
+    if suite.endswith(".py") and record.options["suite"] != frameworks.absolute(suite):
+        raise BenchError(f"Run {record.id} is of {record.options['suite']}, not of {suite}.")
 
 
 def _same_cases(earlier: Results, cases: list[Case]) -> None:
@@ -340,6 +362,7 @@ class _Driver:
         witnesses = self._witnesses(folder)
         status = "interrupted"
         try:
+            self._start(teams)
             self._greet(teams)
             for index, case in enumerate(self._cases):
                 self._listener.case(index, case)
@@ -375,6 +398,20 @@ class _Driver:
             if each.interpreter() is not None
         }
 
+    def _start(self, teams: dict[str, ProcessTeam]) -> None:
+        """Start all workers, several at a time; what does not start says why when it is needed."""
+        pool = ThreadPoolExecutor(len(machine.usable()))
+        try:
+            started = [
+                pool.submit(team.worker, process)
+                for team in teams.values()
+                for process in range(self._options.processes)
+            ]
+            for each in started:
+                each.exception()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
     def _greet(self, teams: dict[str, ProcessTeam]) -> None:
         """Start one worker of each contender and record what it is."""
         for name, team in teams.items():
@@ -407,6 +444,7 @@ class _Driver:
             cold=options.cache == "cold",
             seed=options.seed,
             memory=options.memory,
+            device=options.device,
         )
         if not options.frameworks and case.level in self._suite.at_level:
             taking_part = self._suite.at_level[case.level]

@@ -3,7 +3,8 @@
 A framework is an adapter file: one that ships in `tapegrad/worker/adapters`, or any path that the
 user names. The file is read without being imported, so that no framework enters this process. It
 runs under the Python of an environment of its own in the cache folder, if it has one, and else
-under this Python, if the framework is installed here.
+under this Python, if the framework is installed here. A file may instead name a COMMAND, which
+starts a worker in any language.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ class Contender:
     imports: str
     #: What the command line calls it, without threads: a name that ships, or a path.
     given: str
+    #: What starts its worker where that is not Python: a program and arguments, from the file's
+    #: folder.
+    command: tuple[str, ...] = ()
     #: Set by `name@threads`; otherwise the run's number.
     threads: int | None = None
 
@@ -62,16 +66,29 @@ class Contender:
         return cache_folder() / "environments" / name
 
     def interpreter(self) -> Path | None:
-        """Return the Python that can run it, or None where it is not installed."""
+        """Return the Python or other program that runs it, or None where it is not installed."""
+        if self.command:
+            return self._program()
         own = self.environment / "bin" / "python"
         if (self.environment / COMPLETE).exists() and own.exists():
             return own
         return Path(sys.executable) if _importable(self.imports) else None
 
+    def arguments(self) -> tuple[str, ...]:
+        """Return what makes a worker of the interpreter."""
+        return self.command[1:] if self.command else ("-m", "tapegrad.worker")
+
+    def _program(self) -> Path | None:
+        """Look the command's program up: on the PATH, or from the file's folder if it is a path."""
+        name = self.command[0]
+        found = shutil.which(self.file.parent / name if os.sep in name else name)
+        return Path(found).absolute() if found else None
+
     def environment_hash(self, details: Any) -> str:
         """Identify interpreter, packages and settings: equal hashes, equal conditions."""
         listed = self.environment / COMPLETE
-        packages = listed.read_text() if listed.exists() else sys.version
+        here = self.command or sys.version
+        packages = listed.read_text() if listed.exists() else here
         return hashlib.sha256(f"{packages}{details}".encode()).hexdigest()[:12]
 
 
@@ -180,6 +197,14 @@ def contenders_in(file: Path) -> list[Contender]:
             f"{file}: REQUIRES must be a list of what pip installs, like "
             f'["torch==2.13.0", "numpy"], not {requires!r}.'
         )
+    command = said.get("COMMAND", ())
+    if "COMMAND" in said and not (
+        isinstance(command, (list, tuple)) and command and _texts(command)
+    ):
+        raise MalformedFileError(
+            f"{file}: COMMAND must be a list of a program and its arguments, like "
+            f'["node", "worker.mjs"], not {command!r}.'
+        )
     imports = said.get("IMPORTS", "")
     if not isinstance(imports, str):
         raise MalformedFileError(
@@ -194,6 +219,7 @@ def contenders_in(file: Path) -> list[Contender]:
             requires=tuple(requires),
             imports=imports,
             given=_given(file, name, len(adapters)),
+            command=tuple(command),
         )
         for name, adapter in adapters.items()
     ]
@@ -255,12 +281,22 @@ def _importable(name: str) -> bool:
         return False
 
 
+def missing_program(contender: Contender) -> str:
+    """Say what a contender with a command of its own lacks: pip cannot install it."""
+    return (
+        f"{contender.name} needs the program {contender.command[0]}, which is not there: install "
+        f"it, or put it on the PATH ({contender.file.name} names it)"
+    )
+
+
 def install(contender: Contender, say: Callable[[str], None]) -> Path:
     """Make the environment of a framework; an incomplete one is made anew."""
     folder = contender.environment
     if (folder / COMPLETE).exists():
         say(f"{contender.name} is installed in {folder}")
         return folder
+    if contender.command:
+        raise InstallError(missing_program(contender))
     if not contender.requires:
         raise InstallError(f"{contender.name} needs nothing that pip could install.")
     shutil.rmtree(folder, ignore_errors=True)

@@ -203,7 +203,7 @@ def _adapter(
         raise BenchError(
             f"{name} is written in {framework}, which this Python cannot import: {error}"
         ) from error
-    adapter.operator = lambda case: call  # type: ignore[method-assign]
+    adapter.operator = lambda name: call  # type: ignore[method-assign]
     return adapter
 
 

@@ -26,9 +26,14 @@ from tapegrad.worker.case import Case
 #: A time is believed if another way to measure it finds at most this multiple, plus SLACK seconds.
 FACTOR = 1.5
 SLACK = 5e-6
-#: Reading a result may cost this multiple of copying it, plus a slack for a transfer's start.
+#: Reading a result may cost this multiple of copying it, plus a slack for the start of each of its
+#: transfers.
 COPY_FACTOR = 8.0
 COPY_SLACK = 5e-5
+#: A single call on a GPU that is read waits for the queue and for the transfer: seconds, and bytes
+#: a second.
+GPU_LATENCY = 5e-4
+GPU_TRANSFER = 5e8
 #: Inputs never seen before may cost this multiple (cold caches, new pages) plus a slack.
 FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-5
@@ -87,6 +92,7 @@ class Probe:
     sets: tuple[InputSet, InputSet]
     #: Phases that need a fresh start for each call cannot be repeated.
     looped: bool = True
+    device: str = "cpu"
     error: float = 0.0
     _trial: dict[str, Any] | None = field(default=None, repr=False)
     _first: Arrays | None = field(default=None, repr=False)
@@ -132,12 +138,15 @@ class Probe:
             return Finding("wrong", f"{', '.join(missing)} is missing")
         if self.case.random:
             return _compare_distributions(found, wanted)
+        truth = self.sets[chosen].truth.arrays
         result = comparison.compare(
             found,
-            wanted,
+            {**truth, **wanted},  # the sizes of all results tell how many terms a gradient has
             dtype=self.dtype,
-            terms=comparison.terms_of(self.case, self.sets[chosen].truth.arrays),
+            terms=comparison.terms_of(self.case, truth),
             prefix=self.case.level == "graph",
+            network=self.case.level == "model",
+            kinks=comparison.kinks_of(self.case),
         )
         if isinstance(result, Difference):
             return Finding("wrong", result.reason, result.error)
@@ -210,12 +219,19 @@ def reading(probe: Probe) -> Finding | None:
     for _ in LOOP_SECONDS:  # as often as the clock is asked
         count = 1 if probe.reported > SLOW_SECONDS else max(5, min(200, probe.calls()))
         answer = probe.worker.ask("read", phase=probe.phase, count=count)
-        reading = min(2 * answer["reading"], COPY_FACTOR * answer["copying"] + COPY_SLACK)
-        found, reported = answer["read"] - reading, probe.reported
+        found, reported = answer["read"] - _cost_of_reading(probe, answer), probe.reported
         if found <= FACTOR * reported + SLACK:
             return None
         probe.doubt()
     return _mistrust(found, "when its result is read", reported)
+
+
+def _cost_of_reading(probe: Probe, answer: Mapping[str, float]) -> float:
+    """Return what reading a result that is there may take."""
+    if probe.device == "cuda":
+        return GPU_LATENCY + sum(array.nbytes for array in probe.first.values()) / GPU_TRANSFER
+    copying = COPY_FACTOR * answer["copying"] + COPY_SLACK * len(probe.first)
+    return min(2 * answer["reading"], copying)
 
 
 def fresh(probe: Probe) -> Finding | None:

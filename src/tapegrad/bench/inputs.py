@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from tapegrad.bench.errors import MalformedFileError
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Array, Case
+from tapegrad.worker.networks import network_of
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -22,14 +23,23 @@ def make_inputs(case: Case, seed: int) -> Arrays:
 
 
 def make_cotangents(case: Case, outputs: list[NDArray[Any]], seed: int) -> list[NDArray[Any]]:
-    """Draw a cotangent for each output; a loss and the target of a graph have the cotangent one."""
+    """Draw a cotangent for each output.
+
+    A loss and the target of a graph have the cotangent one, statistics of a network have zero.
+    """
     rng = np.random.default_rng([seed, int(case.key, 16), 1])
+    network = network_of(case)
+    carrying = len(network.outputs) if network else len(outputs)
     return [
-        np.ones(output.shape, case.dtype)
-        if case.level == "graph" or output.ndim == 0
-        else rng.standard_normal(output.shape).astype(case.dtype)
-        for output in outputs
+        _cotangent(case, output, rng) if index < carrying else np.zeros(output.shape, case.dtype)
+        for index, output in enumerate(outputs)
     ]
+
+
+def _cotangent(case: Case, output: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    if case.level == "graph" or output.ndim == 0:
+        return np.ones(output.shape, case.dtype)
+    return rng.standard_normal(output.shape).astype(case.dtype)
 
 
 def save(arrays: Arrays, folder: Path) -> dict[str, str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import subprocess
 import time
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,13 @@ COPY_BYTES = 1 << 26
 MATMUL_SIDE = 512
 PROBE_RUNS = 5
 CPU_FOLDER = Path("/sys/devices/system/cpu/cpu0")
+#: What NVIDIA's tool is asked, and how long it may take.
+GPU_QUESTION = (
+    "nvidia-smi",
+    "--query-gpu=name,memory.total,driver_version",
+    "--format=csv,noheader",
+)
+GPU_SECONDS = 20
 
 
 def describe() -> Machine:
@@ -35,6 +44,9 @@ def describe() -> Machine:
         "architecture": platform.machine(),
         "system": platform.system(),
     }
+    cards, driver = gpus()
+    if cards:
+        fixed["GPU"] = cards
     digest = hashlib.sha256(repr(sorted(fixed.items())).encode()).hexdigest()[:12]
     details = fixed | {
         "kernel": platform.release(),
@@ -44,8 +56,10 @@ def describe() -> Machine:
         "usable": len(usable()),
         "load": os.getloadavg()[0],
     }
+    if cards:
+        details["GPU driver"] = driver
     name = f"{fixed['processor']}, {fixed['threads']} threads, {fixed['memory']} GiB"
-    return Machine(digest, name, details)
+    return Machine(digest, f"{name}, {cards}" if cards else name, details)
 
 
 def measured() -> Machine:
@@ -76,6 +90,19 @@ def processor() -> str:
         return platform.processor() or platform.machine()
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
+
+
+@cache
+def gpus() -> tuple[str, str]:
+    """Return the GPUs with their memory, and their driver; nothing where there are none."""
+    try:
+        done = subprocess.run(
+            GPU_QUESTION, capture_output=True, text=True, check=True, timeout=GPU_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "", ""
+    rows = [line.split(", ") for line in done.stdout.splitlines()]
+    return " + ".join(f"{name} {memory}" for name, memory, _ in rows), rows[0][2] if rows else ""
 
 
 def _best(call: Callable[[], Any]) -> float:

@@ -29,6 +29,8 @@ LONG_BLOCK = 2.0
 VERY_LONG_BLOCK = 20.0
 #: What is looked at in a case that a stand-in is checked for: the stand-in showed the rest.
 BESIDE_STAND_IN = ("values", "meaning", "clock")
+#: Verdicts on what a framework does not offer: no failures.
+ABSENT = ("unsupported", "joint")
 #: Phases without gradients.
 OUTPUT_ONLY = ("forward", "inference")
 #: Phases whose results nobody sees: they are as right as what `step` does with them.
@@ -48,6 +50,7 @@ class Settings:
     seed: int = 0
     #: Whether to measure memory, in a process of its own.
     memory: bool = False
+    device: str = "cpu"
     guards: Mapping[str, Guard] = field(default_factory=lambda: GUARDS)
 
 
@@ -107,8 +110,8 @@ class Measurement:
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
     _block: Block | None = field(default=None, init=False)
-    #: Who failed the stand-in, and how.
-    _out: dict[str, Cell] = field(default_factory=dict, init=False)
+    #: Who failed the stand-in, in which phase, and how.
+    _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
 
     def run(self, given: Arrays | None = None) -> None:
         """Check every contender, then time those that are right; `given` are a user's inputs."""
@@ -140,11 +143,13 @@ class Measurement:
         phases = tuple(phase for phase in self.phases if phase not in PREPARATION)
         folder = self.folder / "stand-in"
         Measurement(stand_in, phases, self.teams, self.witnesses, settings, folder, found).run()
-        for (_, name, _), cell in found.cells.items():
-            if not cell.timed and name in self.teams:
-                self._out[name] = structs.replace(cell, reason=f"{stand_in.label}: {cell.reason}")
+        for cell in found.cells.values():
+            if not cell.timed and cell.verdict not in ABSENT:
+                reason = f"{stand_in.label}: {cell.reason}"
+                self._out[cell.framework, cell.phase] = structs.replace(cell, reason=reason)
+        failed = {name for name, _ in self._out}
         self.witnesses = {
-            name: worker for name, worker in self.witnesses.items() if name not in self._out
+            name: worker for name, worker in self.witnesses.items() if name not in failed
         }
         guards = {name: self.settings.guards[name] for name in BESIDE_STAND_IN}
         self.settings = replace(self.settings, guards=guards)
@@ -171,11 +176,11 @@ class Measurement:
         return False
 
     def _input_sets(self, given: Arrays | None) -> tuple[InputSet, InputSet]:
-        """Make two sets of inputs with the right results for both."""
+        """Make two sets of inputs with the right results for both; one, where it is large."""
         seed = self.settings.seed
-        first = given or inputs.make_inputs(self.case, seed)
-        second = _nudged(given) if given else inputs.make_inputs(self.case, seed + 1)
-        sets = [first, second]
+        sets = [given or inputs.make_inputs(self.case, seed)]
+        if not self._large:
+            sets.append(_nudged(given) if given else inputs.make_inputs(self.case, seed + 1))
         truths = find_truth(
             self.case,
             sets,
@@ -188,7 +193,7 @@ class Measurement:
             self._saved(arrays, truth, index)
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
         ]
-        return saved[0], saved[1]
+        return saved[0], saved[-1]
 
     def _truthful_types(self, users_own: bool) -> tuple[str, ...]:
         """Name the types in which the truth is looked for, the best first."""
@@ -220,9 +225,11 @@ class Measurement:
         self._cells |= known
         if len(known) == len(keys):
             return
-        if name in self._out:
-            for key in keys.values():
-                self._conclude(key, self._out[name].verdict, self._out[name].reason)
+        for phase, key in keys.items():
+            if (out := self._out.get((name, phase))) is not None:
+                self._conclude(key, out.verdict, out.reason, out.error)
+                known[key] = out
+        if len(known) == len(keys):
             return
         try:
             worker, offer = self._prepare(name, 0)
@@ -266,6 +273,8 @@ class Measurement:
             notes.append(f"computes in {offer['precision']}")
         if self.case.random:
             notes.append("checked by its distribution")
+        if self.case.stand_in is not None:
+            notes.append(f"checked in {self.case.stand_in.dtype} as {self.case.stand_in.label}")
         verdict = "checked" if truth.confirmed(phase) else "unconfirmed"
         self._conclude(key, verdict, "", probe.error, notes)
 
@@ -422,6 +431,7 @@ class Measurement:
             folder=self.folder / key.framework,
             sets=self._sets,
             looped=key.phase in offer["looped"],
+            device=self.settings.device,
         )
 
     def _measure_memory(self) -> None:

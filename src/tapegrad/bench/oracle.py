@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.bench import answers, inputs
-from tapegrad.bench.comparison import Difference, compare, terms_of
+from tapegrad.bench.comparison import Difference, compare, kinks_of, terms_of
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.process import Worker
@@ -150,7 +150,10 @@ class _Witness:
             if array.dtype.kind == "f" and array.dtype.itemsize < np.dtype(self.dtype).itemsize:
                 reason = f"{name} is {array.dtype} though the inputs are {self.dtype}"
                 raise _WitnessFailedError(self.name, reason)
-        return {name: array.astype(np.float64) for name, array in chosen.items()}
+        wide = np.dtype(self.dtype)
+        return {
+            name: array.astype(np.result_type(array.dtype, wide)) for name, array in chosen.items()
+        }
 
 
 def _prepare(
@@ -160,7 +163,7 @@ def _prepare(
     folder: Path,
     failures: dict[str, str],
 ) -> list[_Witness]:
-    """Find those that can do the case; two are enough if one of them has gradients."""
+    """Find those that can do the case; two are enough if one has the gradients asked for."""
     paths = inputs.save(_typed(arrays, case.dtype), folder / "witness")
     ready: list[_Witness] = []
     for name, worker in witnesses.items():
@@ -173,7 +176,7 @@ def _prepare(
             failures[name] = "it offers no phase with outputs"
             continue
         ready.append(_Witness(name, worker, answer["phases"], case.dtype))
-        if len(ready) >= 2 and any(witness.differentiates for witness in ready):
+        if len(ready) >= 2 and (not case.wrt or any(each.differentiates for each in ready)):
             break
     return ready
 
@@ -241,6 +244,8 @@ class _Hearing:
             dtype=self._case.dtype,
             terms=WITNESS_TERMS * terms_of(self._case, truth.arrays),
             prefix=self._case.level == "graph",
+            network=self._case.level == "model",
+            kinks=kinks_of(self._case),
         )
         if isinstance(result, Difference):
             names = witness.name, truth.sources[part]

@@ -20,7 +20,7 @@ import psutil
 import tapegrad
 from tapegrad.bench import answers
 from tapegrad.bench.errors import WorkerError
-from tapegrad.bench.frameworks import Contender
+from tapegrad.bench.frameworks import Contender, missing_program
 from tapegrad.worker.adapter import Unsupported
 from tapegrad.worker.session import Session
 
@@ -37,7 +37,18 @@ THREAD_VARIABLES = (
     "OPENBLAS_NUM_THREADS",
     "NUMEXPR_NUM_THREADS",
     "NUMBA_NUM_THREADS",
+    "JULIA_NUM_THREADS",
 )
+#: Variables that keep a worker to its device. Several workers share a GPU, so none may take all of
+#: its memory at once, and no library may replace float32 by TF32, whatever a framework asks for.
+DEVICE_VARIABLES = {
+    "cpu": {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""},
+    "cuda": {
+        "JAX_PLATFORMS": "cuda",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "NVIDIA_TF32_OVERRIDE": "0",
+    },
+}
 
 
 class Worker(ABC):
@@ -92,8 +103,8 @@ class WorkerProcess(Worker):
     def __init__(
         self, contender: Contender, folder: Path, *, threads: int, device: str, timeout: float
     ) -> None:
-        python = contender.interpreter()
-        if python is None:
+        program = contender.interpreter()
+        if program is None:
             raise WorkerError("not installed", install_hint(contender))
         folder.mkdir(parents=True, exist_ok=True)
         self.contender = contender
@@ -102,27 +113,35 @@ class WorkerProcess(Worker):
         self._buffer = b""
         self._asked = ""
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [str(python), "-m", "tapegrad.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=_environment(_package_path(folder), threads, device),
-                start_new_session=True,  # Ctrl-C is the driver's to handle
-            )
+            try:
+                self._process = subprocess.Popen(
+                    [str(program), *contender.arguments()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=_environment(_package_path(folder), threads, device),
+                    cwd=contender.file.parent if contender.command else None,
+                    start_new_session=True,  # Ctrl-C is the driver's to handle
+                )
+            except OSError as error:
+                raise WorkerError("crashed", f"{program} does not start: {error}") from None
         assert self._process.stdout is not None
         os.set_blocking(self._process.stdout.fileno(), False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
         pin(self._process.pid, threads)
-        self.hello = self.ask(
-            "hello",
-            HELLO_SECONDS,
-            file=str(contender.file),
-            name=contender.adapter,
-            device=device,
-            threads=threads,
-        )
+        try:
+            self.hello = self.ask(
+                "hello",
+                HELLO_SECONDS,
+                file=str(contender.file),
+                name=contender.adapter,
+                device=device,
+                threads=threads,
+            )
+        except WorkerError:
+            self.kill()
+            raise
 
     @property
     def alive(self) -> bool:  # type: ignore[override]
@@ -250,6 +269,8 @@ def pin(pid: int, threads: int) -> None:
 
 def install_hint(contender: Contender) -> str:
     """Say how a missing framework is installed."""
+    if contender.command:
+        return missing_program(contender)
     return f"run: tapegrad bench frameworks install {shlex.quote(contender.given)}"
 
 
@@ -265,6 +286,4 @@ def _package_path(folder: Path) -> Path:
 
 def _environment(path: Path, threads: int, device: str) -> Mapping[str, str]:
     fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": str(path)}
-    if device == "cuda":
-        fixed["JAX_PLATFORMS"] = "cuda"
-    return {**os.environ, **fixed}
+    return {**os.environ, **fixed, **DEVICE_VARIABLES[device]}

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tapegrad.worker.case import Case
 from tapegrad.worker.networks import compose, network_of
+from tapegrad.worker.networks.layout import channels_last
 
 AnyArray = NDArray[Any]
 Call = Callable[[], Any]
@@ -70,6 +71,9 @@ class Adapter(ABC):
 
     #: Canonical operator name -> call(*inputs, **attrs) in this framework.
     operators: Mapping[str, Callable[..., Any]] = {}
+    #: Canonical operator name -> call on images with channels last, where the framework's users
+    #: keep them so; networks are then run in that layout.
+    channels_last: Mapping[str, Callable[..., Any]] = {}
     #: Canonical operator name -> the call that this framework lacks.
     missing: Mapping[str, str] = {}
     #: Fused operator (`tapegrad.worker.networks.fused`) -> name of the framework's call, and it.
@@ -103,6 +107,8 @@ class Adapter(ABC):
             raise Unsupported(f"no {case.dtype}, only {', '.join(self.dtypes)}")
         if case.level == "graph":
             return self.graph(case, arrays)
+        if case.level == "model" and self.channels_last:
+            return self._channels_last(case, arrays)
         function, note = self.function(case)
         work = self.operation(case, function, arrays)
         return replace(work, notes=[*work.notes, note]) if note else work
@@ -141,6 +147,17 @@ class Adapter(ABC):
         """Peak bytes since `reset_peak`, where the framework counts them."""
         return None
 
+    def registry(self) -> Mapping[str, Sequence[str]]:
+        """Return the names of all operators that the framework has, by group."""
+        raise Unsupported("the adapter cannot ask this framework which operators it has")
+
+    def calls(self, call: Call) -> set[str]:
+        """Run or trace a call and return the names of the operators in it, as `registry` has them.
+
+        Names that the registry lacks do no harm.
+        """
+        raise Unsupported("the adapter cannot see which operators this framework runs")
+
     def function(self, case: Case) -> tuple[Callable[..., Any], str]:
         """Return what a case does to its inputs, and what a reader should know of it."""
         network = network_of(case)
@@ -151,6 +168,20 @@ class Adapter(ABC):
             return partial(call, **case.attrs), f"fused: {name}"
         how = f"fused by {self.compiler}" if self.compiler else "composed"
         return compose(network, self.operator), how if case.level == "fused" else ""
+
+    def _channels_last(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a network ready in the framework's own layout; outside it nothing is different."""
+        network = network_of(case)
+        assert network is not None
+        last = channels_last(network, self.channels_last)
+        run = compose(last.network, lambda op: self.channels_last.get(op) or self.operator(op))
+        turned = replace(case, inputs=last.network.inputs)
+        work = self.operation(turned, run, last.turned(arrays))
+        return replace(
+            work,
+            feed=lambda arrays, cotangents: work.feed(last.turned(arrays), cotangents),
+            arrays=lambda phase, result: last.restored(work.arrays(phase, result)),
+        )
 
     def operator(self, name: str) -> Callable[..., Any]:
         """Look an operator up in the table, or say which call is missing."""

@@ -80,8 +80,9 @@ class Case:
 
     @property
     def label(self) -> str:
-        """Name the case for people: operator, shapes and attributes."""
-        shapes = " ".join("x".join(map(str, array.shape)) or "()" for array in self.inputs)
+        """Name the case for people: operator, shapes and attributes; a model's shapes follow."""
+        taken = () if self.level == "model" else self.inputs
+        shapes = " ".join("x".join(map(str, array.shape)) or "()" for array in taken)
         attrs = " ".join(f"{key}={_plain(value)}" for key, value in self.attrs.items())
         return " ".join(part for part in (self.op, shapes, attrs) if part)
 

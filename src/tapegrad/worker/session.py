@@ -14,7 +14,12 @@ in the run's folder (.npy), messages carry their paths.
     cores    phase, calls, count                         -> processors busy, loop by loop
     memory   phase                                       -> peaks
     own_tool phase                                       -> the framework's own opinion
+    registry                                             -> operators that the framework has
+    calls    phase                                       -> operators that a call runs
     forget                                               -> nothing; lets the case go
+    model    file, function, phase                       -> operators of a user's model
+    profile  seconds                                     -> steps with and without a profiler
+    replay   row, seconds                                -> one of its operators alone
     bye                                                  -> ends the process
 """
 
@@ -28,7 +33,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +41,9 @@ from tapegrad.worker import memory, timing
 from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Work
 from tapegrad.worker.case import Case
 from tapegrad.worker.controls import Controls
+
+if TYPE_CHECKING:
+    from tapegrad.worker.profiling.profiler import Profiler
 
 #: Calls by which `memory` reaches a steady state.
 MEMORY_CALLS = 3
@@ -54,6 +62,7 @@ class Session:
         self._changes = 0
         self._controls = Controls()
         self._idle: int | None = None
+        self._profiler: Profiler | None = None
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Do what a message asks."""
@@ -179,11 +188,21 @@ class Session:
         seconds = self.adapter.own_tool(part.call)
         return {"seconds": None if seconds is None else seconds / part.units}
 
+    def do_registry(self) -> dict[str, Any]:
+        """List the framework's operators by group."""
+        groups = sorted(self.adapter.registry().items())
+        return {"operators": {group: sorted(names) for group, names in groups}}
+
+    def do_calls(self, phase: str) -> dict[str, Any]:
+        """List the operators that one call runs."""
+        return {"calls": sorted(self.adapter.calls(self._phase(phase).call))}
+
     def do_memory(self, phase: str) -> dict[str, Any]:
         """Run a phase and report the peaks since the worker was idle."""
         part = self._phase(phase)
-        self.adapter.reset_peak()
-        for _ in range(MEMORY_CALLS):
+        for index in range(MEMORY_CALLS):
+            if index == 1:  # the first call may compile, and try algorithms in memory of their own
+                self.adapter.reset_peak()
             if part.setup is not None:
                 part.setup()
             part.call()
@@ -198,6 +217,28 @@ class Session:
         self._inputs, self._cotangents = {}, []
         gc.collect()
         return {}
+
+    def do_model(self, file: str, function: str, phase: str) -> dict[str, Any]:
+        """Load a user's model and tell what operators a step of it consists of."""
+        from tapegrad.worker.profiling.profiler import Profiler
+
+        self._profiler = Profiler(self.adapter, Path(file), function, phase)
+        return {"rows": self._profiler.rows()}
+
+    def do_profile(self, seconds: float) -> dict[str, Any]:
+        """Run steps of the model, and tell the time of each of its operators in place."""
+        return self.profiler.visit(seconds)
+
+    def do_replay(self, row: int, seconds: float) -> dict[str, Any]:
+        """Run one operator of the model alone."""
+        return self.profiler.replay(row, seconds)
+
+    @property
+    def profiler(self) -> Profiler:
+        """Return the model that `model` loaded."""
+        if self._profiler is None:
+            raise RuntimeError("no model is loaded")
+        return self._profiler
 
     @property
     def adapter(self) -> Adapter:

@@ -8,7 +8,7 @@ given share is false (false-discovery control over all series).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,6 +29,8 @@ BAD = ("regressed", "broken")
 QUIET = ("same", "undecided")
 #: What a run's options say about the conditions of its times.
 CONDITIONS = ("device", "threads", "cache")
+#: Why times of two runs may be of different things.
+ACROSS = ("machines", "devices")
 #: Processes of several runs are numbered apart by this.
 APART = 1_000
 
@@ -93,6 +95,9 @@ class Comparison(msgspec.Struct, frozen=True):
     across: bool
     margin: float
     rate: float
+    #: Across what, as `across devices: cpu / cuda`; empty where the runs are of one machine and
+    #: device.
+    apart: str = ""
 
     def of(self, *verdicts: str) -> list[Series]:
         """Return the series with these verdicts."""
@@ -106,7 +111,7 @@ class Comparison(msgspec.Struct, frozen=True):
     @property
     def headline(self) -> str:
         """Say what was compared, and how many series are as they were."""
-        where = " (across machines or devices)" if self.across else ""
+        where = f" ({self.apart})" if self.apart else ""
         quiet = [f"{len(self.of(verdict))} {verdict}" for verdict in QUIET]
         return f"{', '.join(self.before)} -> {self.after}{where}: {', '.join(quiet)}"
 
@@ -122,7 +127,7 @@ def compare(
     *,
     margin: float = MARGIN,
     rate: float = RATE,
-    across: bool = False,
+    across: bool | Collection[str] = False,
 ) -> Comparison:
     """Tell what changed from run A to run B, operator by operator.
 
@@ -132,7 +137,7 @@ def compare(
         run_b: The later run.
         margin: Ratios from 1 / (1 + margin) to 1 + margin make no difference in practice.
         rate: Share of the differences called that may be false.
-        across: Whether runs of different machines or devices may be compared.
+        across: What may differ: `machines`, `devices`; True for both.
 
     Example:
         >>> from tapegrad.bench.results import Machine
@@ -156,11 +161,7 @@ def compare(
     check(margin, rate)
     before, after = (store.load(store.resolve(name).id) for name in (run_a, run_b))
     apart = _apart(before.run, after.run)
-    if apart and not across:
-        raise BenchError(
-            f"Runs {before.run.id} and {after.run.id} cannot be compared: {apart}. Times then "
-            "differ for other reasons than the code; compare across them on purpose or not at all."
-        )
+    _check_across(before.run, after.run, apart, across)
     return Comparison(
         before=[before.run.id],
         after=after.run.id,
@@ -169,7 +170,22 @@ def compare(
         across=bool(apart),
         margin=margin,
         rate=rate,
+        apart="; ".join(f"across {kind}: {' / '.join(sides)}" for kind, sides in apart.items()),
     )
+
+
+def _check_across(
+    one: Run, other: Run, apart: Mapping[str, tuple[str, str]], across: bool | Collection[str]
+) -> None:
+    """Refuse ratios across machines and devices that nobody asked for."""
+    allowed = (ACROSS if across else ()) if isinstance(across, bool) else across
+    for kind, (here, there) in apart.items():
+        if kind not in allowed:
+            raise BenchError(
+                f"Runs {one.id} and {other.id} cannot be compared: one ran on {here}, the other on "
+                f"{there}. Times then differ for other reasons than the code; compare across "
+                f"{kind} on purpose (--across-{kind}) or not at all."
+            )
 
 
 def check(margin: float, rate: float) -> None:
@@ -276,14 +292,15 @@ def _blocks_by_key(
     return found
 
 
-def _apart(one: Run, other: Run) -> str:
-    """Say why times of two runs are of different things; empty where they are not."""
+def _apart(one: Run, other: Run) -> dict[str, tuple[str, str]]:
+    """Tell in what times of two runs are of different things: machines, devices."""
+    found = {}
     if one.machine.fingerprint != other.machine.fingerprint:
-        return f"one ran on {one.machine.name}, the other on {other.machine.name}"
-    devices = [run.options.get("device", "cpu") for run in (one, other)]
+        found["machines"] = one.machine.name, other.machine.name
+    devices = tuple(str(run.options.get("device", "cpu")) for run in (one, other))
     if devices[0] != devices[1]:
-        return f"one ran on {devices[0]}, the other on {devices[1]}"
-    return ""
+        found["devices"] = devices[0], devices[1]
+    return found
 
 
 def differences(before: Results, after: Results) -> Iterator[Difference]:

@@ -1,7 +1,8 @@
 """Reports on a run: the figures first, then tables, then a format.
 
-`figures` works out times, ratios and totals from `Results` alone; `page` arranges them as tables;
-`term`, `markdown`, `json` and `csv` write them; `chart` draws them.
+`figures` works out times, ratios, winners and totals from `Results` alone, with what others have
+`published` beside them; `page` arranges them in the shapes of `tables`; `term`, `markdown`, `json`
+and `csv` write them; `chart` draws them. `hardware` sets runs of several machines side by side.
 """
 
 from tapegrad.bench.report.csv import csv_text

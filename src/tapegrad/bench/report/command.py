@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tapegrad.bench.results import Run
 
 #: Options with the values that need no mention.
 DEFAULTS: dict[str, Any] = {
+    "cases": "",
     "dtype": "",
     "device": "cpu",
     "threads": 1,
@@ -23,8 +24,8 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def command_for(run: Run, label: str, phase: str = "") -> str:
-    """Return the command for one case, in one phase or in all that the run had.
+def command_for(run: Run, label: str | Iterable[str], phase: str = "") -> str:
+    """Return the command for one case, or several, in one phase or in all that the run had.
 
     A user's own functions have none.
 
@@ -39,7 +40,8 @@ def command_for(run: Run, label: str, phase: str = "") -> str:
     """
     if "suite" not in run.options:
         return ""
-    return " ".join(shlex.quote(word) for word in _words(run.options, label, phase))
+    labels = [label] if isinstance(label, str) else label
+    return " ".join(shlex.quote(word) for word in _words(run.options, labels, phase))
 
 
 def pattern_for(run: Run) -> str:
@@ -48,11 +50,14 @@ def pattern_for(run: Run) -> str:
     return command.replace("--filter CASE", "--filter 'CASE'")
 
 
-def _words(options: dict[str, Any], label: str, phase: str) -> Iterator[str]:
+def _words(options: dict[str, Any], labels: Iterable[str], phase: str) -> Iterator[str]:
     yield from ("tapegrad", "bench", "run", str(options["suite"]))
     if options.get("frameworks"):
         yield from ("--frameworks", ",".join(dict.fromkeys(options["frameworks"])))
-    yield from ("--filter", _pattern(label))
+    yield from ("--filter", ",".join(map(_pattern, dict.fromkeys(labels))))
+    for name in ("shape", "attr"):
+        for value in options.get(name, []):
+            yield from (f"--{name}", value)
     phases = phase or ",".join(options.get("phases", []))
     if phases:
         yield from ("--phases", phases)

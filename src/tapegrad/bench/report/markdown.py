@@ -6,13 +6,18 @@ from collections.abc import Iterator
 
 from tapegrad.bench.report.figures import report_on
 from tapegrad.bench.report.page import AGAIN, page_of
-from tapegrad.bench.report.table import Page, Table
+from tapegrad.bench.report.table import Entry, Page, Table
 from tapegrad.bench.results import Results
 
 
 def markdown(results: Results) -> str:
     """Return the report on a run."""
-    return "\n".join(_page(page_of(report_on(results)))) + "\n"
+    return page_markdown(page_of(report_on(results)))
+
+
+def page_markdown(page: Page) -> str:
+    """Return a whole page."""
+    return "\n".join(_page(page)) + "\n"
 
 
 def _page(page: Page) -> Iterator[str]:
@@ -38,7 +43,12 @@ def _table(table: Table) -> Iterator[str]:
     yield _row(rules)
     for line in table.lines:
         code = [f"`{line.command}`" if line.command else "of the rows above"] * commands
-        yield _row([_escaped(entry.text) for entry in line.entries] + code)
+        yield _row([*map(_entry, line.entries), *code])
+
+
+def _entry(entry: Entry) -> str:
+    text = _escaped(entry.text)
+    return f"**{text}**" if entry.bold else text
 
 
 def _row(cells: list[str]) -> str:

@@ -7,10 +7,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
 from tapegrad.bench import statistics
-from tapegrad.bench.report import graphs, operators
 from tapegrad.bench.report.command import pattern_for
-from tapegrad.bench.report.figures import BarFigure, Figure, Report
+from tapegrad.bench.report.figures import BarFigure, Figure, Report, Section
+from tapegrad.bench.report.published import sources_for
 from tapegrad.bench.report.table import Column, Entry, Line, Page, Table
+from tapegrad.bench.report.tables import fused, graphs, modules, networks, operators
 from tapegrad.bench.report.text import UNCONFIRMED
 from tapegrad.bench.units import counted, number, size
 
@@ -19,6 +20,10 @@ REASONS = "Why there is no time"
 NOTES = "Notes"
 METHOD = "Method"
 AGAIN = "Measure a row again"
+SLOWER_BY = (
+    "is slower by: the time divided by that of the first framework; less than 1 is faster. "
+    "overall: the geometric mean of these ratios."
+)
 #: Details of a machine that are rates, with how they are written.
 RATES: dict[str, Callable[[float], str]] = {
     "copy bandwidth": lambda rate: f"{size(round(rate))}/s",
@@ -54,8 +59,7 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
     ]
     if rates:
         yield "measured rates", ", ".join(rates)
-    versions = {framework.name: framework.version for framework in report.frameworks}
-    named = (f"{name} {versions.get(name, '(did not start)')}" for name in report.contenders)
+    named = (f"{name} {report.version(name) or '(did not start)'}" for name in report.contenders)
     yield "frameworks", ", ".join(named) or "none"
     options = run.options
     if "threads" in options:
@@ -73,8 +77,10 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
 def _tables(report: Report) -> Iterator[Table]:
     for graph in report.graphs:
         yield graphs.evaluation(graph)
+    if report.fused:
+        yield fused.table(report.fused)
     for section in report.sections:
-        yield operators.times(section)
+        yield from _times(report, section)
     memory = [
         *(graphs.memory(graph) for graph in report.graphs),
         *(operators.memory(section) for section in report.sections),
@@ -82,6 +88,17 @@ def _tables(report: Report) -> Iterator[Table]:
     yield from (table for table in memory if table is not None)
     if report.bars:
         yield _bars(report.bars)
+
+
+def _times(report: Report, section: Section) -> Iterator[Table]:
+    """Arrange a section in the shape of its kind."""
+    match section.kind:
+        case "modules":
+            yield from modules.tables(section, report.device)
+        case "layers" | "models":
+            yield networks.table(report, section)
+        case _:
+            yield operators.times(section)
 
 
 def _bars(bars: Iterable[BarFigure]) -> Table:
@@ -106,7 +123,7 @@ def _remarks(report: Report) -> Iterator[tuple[str, tuple[str, ...]]]:
     reasons = tuple(_reasons(figures))
     if reasons:
         yield REASONS, reasons
-    notes = (*_notes(figures), *_left_out(report))
+    notes = (*_notes(figures), *_left_out(report), *_shown(report))
     if notes:
         yield NOTES, notes
     yield METHOD, tuple(_method([figure for _, _, figure in figures]))
@@ -148,6 +165,13 @@ def _left_out(report: Report) -> Iterator[str]:
         missing = [name for name in report.contenders if name not in section.contenders]
         if missing:
             yield f"{section.title}: none of these cases is supported by {', '.join(missing)}."
+
+
+def _shown(report: Report) -> Iterator[str]:
+    """Explain what some tables hold beside times."""
+    if any(section.kind == "modules" for section in report.sections):
+        yield SLOWER_BY
+    yield from sources_for({section.kind for section in report.sections if section.published})
 
 
 def _where(places: list[tuple[str, str]]) -> str:

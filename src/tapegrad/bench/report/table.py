@@ -12,6 +12,8 @@ class Entry:
     text: str
     #: `text`, `time`, `faster`, `slower`, `same`, `undecided`, `word`, `muted`, `met`, `missed`.
     kind: str = "text"
+    #: Whether it stands out, as the best of its column.
+    bold: bool = False
 
 
 #: In place of a comparison with itself.

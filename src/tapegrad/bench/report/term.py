@@ -68,6 +68,15 @@ def print_table(table: Table) -> None:
         console.file.write(_plain(lambda wide: wide.print(_draw(table))) + "\n")
 
 
+def show_page(page: Page) -> None:
+    """Print a report to stdout, as wide as it likes where that is no terminal."""
+    console = Console(highlight=False)
+    if console.is_terminal:
+        print_page(page, console)
+    else:
+        console.file.write(_plain(lambda wide: print_page(page, wide)) + "\n")
+
+
 def _plain(write: Callable[[Console], None]) -> str:
     """Return what is written to a console without colours and limits."""
     file = io.StringIO()
@@ -142,7 +151,7 @@ def _texts(table: Table, line: Line, previous: Line | None) -> Iterator[Text]:
         if column.group:
             repeated = repeated and previous is not None and previous.entries[index] == entry
         text = "" if column.group and repeated else entry.text
-        yield Text(text, style=STYLES[entry.kind])
+        yield Text(text, style=f"{STYLES[entry.kind]} bold" if entry.bold else STYLES[entry.kind])
 
 
 def _commands(table: Table) -> Iterator[str]:

@@ -53,10 +53,36 @@ def ratio_text(ratio: Ratio) -> str:
 
 def mean_entry(mean: Mean) -> Entry:
     """Write a geometric mean; it is decided where its interval leaves 1 out."""
-    decided = mean.low is not None and mean.high is not None and not mean.low <= 1 <= mean.high
-    verdict = ("slower" if mean.value > 1 else "faster") if decided else "undecided"
+    verdict = _verdict(mean)
     text = _compared(mean.value, mean.low, mean.high, verdict)
     return Entry(f"{text}, n={mean.cases}", verdict)
+
+
+def slower_by_entry(figure: Figure) -> Entry:
+    """Write how many times slower than the reference a framework is; less than 1 is faster."""
+    if figure.ratio is None:
+        return Entry(NO_RATIO, "muted")
+    ratio = figure.ratio
+    return Entry(_slower_by(ratio.value, ratio.low, ratio.high, ratio.verdict), ratio.verdict)
+
+
+def slower_by_mean(mean: Mean | None) -> Entry:
+    """Write a geometric mean in the same way."""
+    if mean is None:
+        return Entry(NO_RATIO, "muted")
+    verdict = _verdict(mean)
+    text = _slower_by(mean.value, mean.low, mean.high, verdict)
+    return Entry(f"{text}, n={mean.cases}", verdict)
+
+
+def _slower_by(value: float, low: float | None, high: float | None, verdict: str) -> str:
+    return f"{number(value)} {spread(value, low, high)}, {verdict}"
+
+
+def _verdict(mean: Mean) -> str:
+    """Decide a mean: its interval leaves 1 out, or does not."""
+    decided = mean.low is not None and mean.high is not None and not mean.low <= 1 <= mean.high
+    return ("slower" if mean.value > 1 else "faster") if decided else "undecided"
 
 
 def _compared(value: float, low: float | None, high: float | None, verdict: str) -> str:

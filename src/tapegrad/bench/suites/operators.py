@@ -1,8 +1,9 @@
 """Suite `operators`: the operators that networks are made of, small to skewed.
 
-Each generator below is one category and yields its cases for all four size classes. What an
-operator takes is defined by its cases; the tables of `tapegrad.worker.operators` say how each
-framework does it. Shapes are chosen so that
+Each generator below is one category (`CATEGORIES`) and yields its cases for all four size classes.
+What an operator takes is defined by its cases; the tables of `tapegrad.worker.operators` say how
+each framework does it, and `tapegrad.bench.terms` how far results may differ. Shapes are chosen so
+that
 
 - no gradient is constant, which would show nothing (a sum over all of one row);
 - operators with kinks (`relu`, `amax`, `sort`) see distinct numbers no closer than central
@@ -11,10 +12,11 @@ framework does it. Shapes are chosen so that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tapegrad.bench.suite import Suite
+from tapegrad.bench.terms import terms
 from tapegrad.worker.case import Array, Case
 
 Shape = tuple[int, ...]
@@ -36,8 +38,9 @@ IMAGES = {
 }
 
 
-def _operator(op: str, size: str, *inputs: Array, reduction: int = 1, **attrs: Any) -> Case:
-    return Case("operator", op, inputs, attrs, size, reduction=reduction)
+def _operator(op: str, size: str, *inputs: Array, **attrs: Any) -> Case:
+    shapes = {array.name: array.shape for array in inputs}
+    return Case("operator", op, inputs, attrs, size, reduction=terms(op, shapes, attrs))
 
 
 def _forward(op: str, size: str, *inputs: Array, random: bool = False, **attrs: Any) -> Case:
@@ -50,27 +53,30 @@ def _given(name: str, shape: Shape, kind: str = "normal", high: int = 0) -> Arra
     return Array(name, shape, grad=False, kind=kind, high=high)
 
 
-def _elementwise() -> Iterator[Case]:
+def _unary() -> Iterator[Case]:
     for size, shape in ROWS.items():
-        x, positive = Array("x", shape), Array("x", shape, kind="positive")
-        for op in ("add", "mul", "sub"):
-            yield _operator(op, size, x, Array("y", shape))
         for op in ("exp", "tanh", "sin", "sigmoid", "erf", "square"):
-            yield _operator(op, size, x)
+            yield _operator(op, size, Array("x", shape))
         for op in ("log", "sqrt", "rsqrt"):
-            yield _operator(op, size, positive)
-        yield _operator("div", size, x, Array("y", shape, kind="positive"))
-        yield _operator("pow", size, positive, Array("y", shape))
-        yield _operator("where", size, _given("mask", shape, "integers", 2), x, Array("y", shape))
+            yield _operator(op, size, Array("x", shape, kind="positive"))
     for size, shape in KINKED.items():
         x = Array("x", shape, kind="distinct")
         yield _operator("abs", size, x)
-        yield _operator("maximum", size, x, Array("y", shape))
-        yield _operator("clip", size, x, min=-0.5, max=0.3)
+        for least, most in ((-0.5, 0.3), (0.0, 0.6)):
+            yield _operator("clip", size, x, min=least, max=most)
 
 
-def _broadcast() -> Iterator[Case]:
-    """Yield a row with every row, a column with every column, a column with a row."""
+def _binary() -> Iterator[Case]:
+    """Yield equal shapes, then a row with every row, a column with every column, both at once."""
+    for size, shape in ROWS.items():
+        x, y = Array("x", shape), Array("y", shape)
+        for op in ("add", "mul", "sub"):
+            yield _operator(op, size, x, y)
+        yield _operator("div", size, x, Array("y", shape, kind="positive"))
+        yield _operator("pow", size, Array("x", shape, kind="positive"), y)
+        yield _operator("where", size, _given("mask", shape, "integers", 2), x, y)
+    for size, shape in KINKED.items():
+        yield _operator("maximum", size, Array("x", shape, kind="distinct"), Array("y", shape))
     for size, (rows, columns) in {**ROWS, "skewed": (100, 100)}.items():
         x = Array("x", (rows, columns))
         yield _operator("sub", size, x, Array("y", (columns,)))
@@ -100,59 +106,53 @@ def _activations() -> Iterator[Case]:
 def _reductions() -> Iterator[Case]:
     for size, (rows, columns) in PAIR.items():
         x = Array("x", (rows, columns))
-        yield _operator("sum", size, x, reduction=columns, dim=-1)
-        yield _operator("mean", size, x, reduction=columns, dim=-1)
-        yield _operator("mean", size, x, reduction=rows, dim=0)
-        yield _operator("var", size, x, reduction=columns, dim=-1, correction=1)
-        yield _operator("var", size, x, reduction=columns, dim=-1, correction=0)
-        yield _operator("norm", size, x, reduction=columns, dim=-1, order=2)
-        yield _operator("logsumexp", size, x, reduction=columns, dim=-1)
-        yield _operator("cumsum", size, x, reduction=columns, dim=-1)
-    for size, (rows, columns) in KINKED_PAIR.items():
-        x, given = (
-            Array("x", (rows, columns), kind="distinct"),
-            _given("x", (rows, columns), "distinct"),
-        )
+        yield _operator("sum", size, x, dim=-1)
+        yield _operator("mean", size, x, dim=-1)
+        yield _operator("mean", size, x, dim=0)
+        yield _operator("var", size, x, dim=-1, correction=1)
+        yield _operator("var", size, x, dim=-1, correction=0)
+        yield _operator("norm", size, x, dim=-1, order=2)
+        yield _operator("logsumexp", size, x, dim=-1)
+        yield _operator("cumsum", size, x, dim=-1)
+    for size, shape in KINKED_PAIR.items():
+        x = Array("x", shape, kind="distinct")
         yield _operator("amax", size, x, dim=-1)
         yield _operator("amax", size, x, dim=0)
         yield _operator("amin", size, x, dim=-1)
-        yield _operator("norm", size, x, reduction=columns, dim=-1, order=1)
-        yield _forward("argmax", size, given, dim=-1)
-        yield _forward("argmax", size, given, dim=0)
-        yield _forward("argmin", size, given, dim=-1)
+        yield _operator("norm", size, x, dim=-1, order=1)
     short = {"small": (32, 64), "medium": (4096, 64), "large": (65_536, 64), "skewed": (10_000, 1)}
     for size, (rows, columns) in short.items():  # longer products overflow
         x = Array("x", (rows, columns), kind="positive")
-        yield _operator("prod", size, x, reduction=columns, dim=-1)
+        yield _operator("prod", size, x, dim=-1)
 
 
 def _softmax() -> Iterator[Case]:
     for size, (rows, columns) in WIDE.items():
         x = Array("x", (rows, columns))
         for op in ("softmax", "log_softmax", "softmin"):
-            yield _operator(op, size, x, reduction=columns, dim=-1)
+            yield _operator(op, size, x, dim=-1)
     for size, (rows, columns) in ROWS.items():
         x = Array("x", (rows, columns))
-        yield _operator("log_softmax", size, x, reduction=rows, dim=0)
+        yield _operator("log_softmax", size, x, dim=0)
 
 
 def _products() -> Iterator[Case]:
     shapes = {"small": (16, 32, 16), "medium": (128, 256, 128), "large": (512, 1024, 512)}
     for size, (m, k, n) in (shapes | {"skewed": (1, 4096, 16)}).items():
         matrices = Array("a", (m, k)), Array("b", (k, n))
-        yield _operator("matmul", size, *matrices, reduction=k)
+        yield _operator("matmul", size, *matrices)
         layer = Array("x", (m, k)), Array("weight", (n, k)), Array("bias", (n,))
-        yield _operator("linear", size, *layer, reduction=k)
-        yield _operator("matvec", size, Array("a", (m, k)), Array("x", (k,)), reduction=k)
+        yield _operator("linear", size, *layer)
+        yield _operator("matvec", size, Array("a", (m, k)), Array("x", (k,)))
         yield _operator("outer", size, Array("x", (m * 4,)), Array("y", (k,)))
     batched = {"small": (4, 8, 16, 8), "medium": (16, 64, 64, 64), "large": (32, 256, 128, 256)}
     for size, (batch, m, k, n) in (batched | {"skewed": (1000, 1, 16, 4)}).items():
         a, b, turned = (Array("a", (batch, m, k)), Array("b", (batch, k, n)), (batch, n, k))
-        yield _operator("bmm", size, a, b, reduction=k, transpose_b=False)
-        yield _operator("bmm", size, a, Array("b", turned), reduction=k, transpose_b=True)
-        yield _operator("einsum", size, a, Array("b", turned), reduction=k, equation="bmk,bnk->bmn")
+        yield _operator("bmm", size, a, b, transpose_b=False)
+        yield _operator("bmm", size, a, Array("b", turned), transpose_b=True)
+        yield _operator("einsum", size, a, Array("b", turned), equation="bmk,bnk->bmn")
         shared = Array("b", (k, n))
-        yield _operator("einsum", size, a, shared, reduction=k, equation="bmk,kn->bmn")
+        yield _operator("einsum", size, a, shared, equation="bmk,kn->bmn")
 
 
 def _convolutions() -> Iterator[Case]:
@@ -182,7 +182,6 @@ def _convolutions() -> Iterator[Case]:
                 Array("x", shape),
                 weight,
                 Array("bias", (2 * channels,)),
-                reduction=channels * kernel**2,
                 stride=stride,
                 padding=padding,
             )
@@ -197,8 +196,7 @@ def _conv(op: str, size: str, shape: Shape, filters: int, kernel: int, **attrs: 
     channels = shape[1] // attrs.get("groups", 1)
     window = (kernel,) * (len(shape) - 2)
     weight = Array("weight", (filters, channels, *window)), Array("bias", (filters,))
-    terms = channels * kernel ** len(window)
-    return _operator(op, size, Array("x", shape), *weight, reduction=terms, **attrs)
+    return _operator(op, size, Array("x", shape), *weight, **attrs)
 
 
 def _pooling() -> Iterator[Case]:
@@ -213,66 +211,65 @@ def _pooling() -> Iterator[Case]:
         yield _operator("max_pool2d", size, image, kernel=3, stride=2, padding=1)
     for size, shape in IMAGES.items():
         x = Array("x", shape)
-        side = shape[-1]
         for kernel in (2, 3):
-            yield _operator("avg_pool2d", size, x, reduction=kernel**2, kernel=kernel, stride=2)
-        yield _operator("global_avg_pool2d", size, x, reduction=side * side)
-        yield _operator("adaptive_avg_pool2d", size, x, reduction=side * side, parts=3)
+            yield _operator("avg_pool2d", size, x, kernel=kernel, stride=2)
+        yield _operator("global_avg_pool2d", size, x)
+        yield _operator("adaptive_avg_pool2d", size, x, parts=3)
         yield _operator("upsample_nearest2d", size, x, factor=2)
     signals = {"small": (2, 4, 32), "medium": (8, 16, 256), "large": (8, 16, 1024)}
     for size, signal in (signals | {"skewed": (1, 1, 10_000)}).items():
         for kernel in (2, 3):
             x = Array("x", signal, kind="distinct")
             yield _operator("max_pool1d", size, x, kernel=kernel, stride=2)
-            yield _operator("avg_pool1d", size, x, reduction=kernel, kernel=kernel, stride=kernel)
+            yield _operator("avg_pool1d", size, x, kernel=kernel, stride=kernel)
 
 
 def _norms() -> Iterator[Case]:
     for size, (rows, columns) in WIDE.items():
         x = Array("x", (rows, columns))
         weight, bias = Array("weight", (columns,)), Array("bias", (columns,))
-        yield _operator("layer_norm", size, x, weight, bias, reduction=columns, eps=1e-5)
-        yield _operator("rms_norm", size, x, weight, reduction=columns, eps=1e-6)
-        yield _operator("l2_normalize", size, x, reduction=columns, dim=-1)
+        yield _operator("layer_norm", size, x, weight, bias, eps=1e-5)
+        yield _operator("rms_norm", size, x, weight, eps=1e-6)
+        yield _operator("l2_normalize", size, x, dim=-1)
     for size, shape in IMAGES.items():
-        batch, channels, side, _ = shape
-        x, pixels = Array("x", shape), side * side
-        affine = Array("weight", (channels,)), Array("bias", (channels,))
-        yield _operator("batch_norm", size, x, *affine, reduction=batch * pixels, eps=1e-5)
-        yield _operator("instance_norm", size, x, *affine, reduction=pixels, eps=1e-5)
+        x, channels = Array("x", shape), shape[1:2]
+        affine = Array("weight", channels), Array("bias", channels)
+        yield _operator("batch_norm", size, x, *affine, eps=1e-5)
+        yield _operator("instance_norm", size, x, *affine, eps=1e-5)
         for groups in (2, 4):
-            terms = channels // groups * pixels
-            yield _operator(
-                "group_norm", size, x, *affine, reduction=terms, groups=groups, eps=1e-5
-            )
+            yield _operator("group_norm", size, x, *affine, groups=groups, eps=1e-5)
 
 
 def _losses() -> Iterator[Case]:
     for size, (rows, columns) in WIDE.items():
-        shape, terms = (rows, columns), rows * columns
+        shape = (rows, columns)
         x, label = Array("x", shape), _given("target", (rows,), "integers", columns)
-        yield _operator("cross_entropy", size, x, label, reduction=columns)
-        yield _operator("nll_loss", size, x, label, reduction=rows)
-        yield _operator("mse_loss", size, x, Array("target", shape), reduction=terms)
+        yield _operator("cross_entropy", size, x, label)
+        yield _operator("nll_loss", size, x, label)
+        yield _operator("mse_loss", size, x, Array("target", shape))
         for delta in (1.0, 0.5):
             target = _given("target", shape)
-            yield _operator("huber_loss", size, x, target, reduction=terms, delta=delta)
+            yield _operator("huber_loss", size, x, target, delta=delta)
         share = _given("target", shape, "uniform")
-        yield _operator("bce_with_logits", size, x, share, reduction=terms)
+        yield _operator("bce_with_logits", size, x, share)
         weight = _given("target", shape, "positive")
-        yield _operator("kl_div", size, x, weight, reduction=terms)
-        yield _operator("cosine_similarity", size, x, Array("y", shape), reduction=columns)
+        yield _operator("kl_div", size, x, weight)
+        yield _operator("cosine_similarity", size, x, Array("y", shape))
     for size, shape in KINKED.items():
-        terms = shape[0] * shape[1]
         x = Array("x", shape, kind="distinct")
-        yield _operator("l1_loss", size, x, _given("target", shape), reduction=terms)
+        yield _operator("l1_loss", size, x, _given("target", shape))
 
 
-def _lookups() -> Iterator[Case]:
+def _embedding() -> Iterator[Case]:
+    """Look up a list of words, and the same words as a batch of sentences."""
     shapes = {"small": (64, 32, 16), "medium": (1024, 1000, 128), "large": (8192, 20_000, 256)}
     for size, (count, rows, width) in (shapes | {"skewed": (16, 50_000, 8)}).items():
-        index = _given("index", (count,), "integers", rows)
-        yield _operator("embedding", size, index, Array("weight", (rows, width)))
+        weight = Array("weight", (rows, width))
+        for shape in ((count,), (4, count // 4)):
+            yield _operator("embedding", size, _given("index", shape, "integers", rows), weight)
+
+
+def _gather_and_scatter() -> Iterator[Case]:
     shapes = {"small": (64, 32, 16), "medium": (1024, 1000, 128), "large": (8192, 8192, 256)}
     for size, (count, rows, width) in (shapes | {"skewed": (16, 10_000, 1)}).items():
         x, index = Array("x", (rows, width)), _given("index", (count,), "integers", rows)
@@ -280,47 +277,92 @@ def _lookups() -> Iterator[Case]:
         column = _given("index", (count // 16,), "integers", width)
         yield _operator("index_select", size, x, column, dim=1)
         source = Array("source", (count, width))
-        yield _operator("scatter_add", size, x, index, source, reduction=1 + count // rows)
+        yield _operator("scatter_add", size, x, index, source)
         columns = _given("index", (rows, 8), "integers", width)
         yield _operator("gather", size, x, columns)
 
 
-def _order() -> Iterator[Case]:
+def _sort() -> Iterator[Case]:
     for size, shape in KINKED_PAIR.items():
-        x = Array("x", shape, kind="distinct")
         for descending in (False, True):
-            yield _operator("sort", size, x, descending=descending)
+            yield _operator("sort", size, Array("x", shape, kind="distinct"), descending=descending)
         yield _forward("argsort", size, _given("x", shape, "distinct"))
+
+
+def _top_k() -> Iterator[Case]:
+    for size, shape in KINKED_PAIR.items():
         for k in (1, 10):
-            yield _operator("topk", size, x, k=k)
+            yield _operator("topk", size, Array("x", shape, kind="distinct"), k=k)
 
 
-def _shapes() -> Iterator[Case]:
-    for size, (rows, columns) in ROWS.items():
-        x, y = Array("x", (rows, columns)), Array("y", (rows, columns))
+def _argmax() -> Iterator[Case]:
+    for size, shape in KINKED_PAIR.items():
+        x = _given("x", shape, "distinct")
+        yield _forward("argmax", size, x, dim=-1)
+        yield _forward("argmax", size, x, dim=0)
+        yield _forward("argmin", size, x, dim=-1)
+
+
+def _concat() -> Iterator[Case]:
+    return _joined("concat")
+
+
+def _stack() -> Iterator[Case]:
+    return _joined("stack")
+
+
+def _joined(op: str) -> Iterator[Case]:
+    for size, shape in ROWS.items():
         for dim in (0, 1):
-            yield _operator("concat", size, x, y, dim=dim)
-            yield _operator("stack", size, x, y, dim=dim)
+            yield _operator(op, size, Array("x", shape), Array("y", shape), dim=dim)
+
+
+def _split() -> Iterator[Case]:
+    for size, shape in ROWS.items():
+        for parts in (2, 4):
+            yield _operator("split", size, Array("x", shape), parts=parts, dim=0)
+
+
+def _transpose() -> Iterator[Case]:
+    for size, shape in ROWS.items():
+        yield _operator("transpose", size, Array("x", shape))
+    for size, images in IMAGES.items():
+        for dims in ((0, 2, 3, 1), (1, 0, 3, 2)):
+            yield _operator("permute", size, Array("x", images), dims=dims)
+
+
+def _reshape() -> Iterator[Case]:
+    for size, (rows, columns) in ROWS.items():
+        for shape in ((rows // 2, columns * 2), (rows * columns,)):
+            yield _operator("reshape", size, Array("x", (rows, columns)), shape=shape)
+
+
+def _pad() -> Iterator[Case]:
+    for size, shape in IMAGES.items():
+        for mode in ("constant", "reflect"):
+            yield _operator("pad", size, Array("x", shape), width=1, mode=mode)
+
+
+def _rearranging() -> Iterator[Case]:
+    for size, shape in ROWS.items():
+        x = Array("x", shape)
+        for dim in (0, 1):
             yield _operator("flip", size, x, dim=dim)
             yield _operator("roll", size, x, shift=3, dim=dim)
-            yield _operator("repeat", size, x, repeats=2, dim=dim)
-        for parts in (2, 4):
-            yield _operator("split", size, x, parts=parts, dim=0)
-        yield _operator("transpose", size, x)
-        yield _operator("reshape", size, x, shape=(rows // 2, columns * 2))
         yield _operator("triu", size, x)
+    for size, shape in WIDE.items():
+        yield _operator("slice", size, Array("x", shape), step=2)
+
+
+def _expanding() -> Iterator[Case]:
+    for size, (rows, columns) in ROWS.items():
+        x = Array("x", (rows, columns))
+        for dim in (0, 1):
+            yield _operator("repeat", size, x, repeats=2, dim=dim)
         for reps in ((2, 1), (1, 3)):
             yield _operator("tile", size, x, reps=reps)
         one = Array("x", (1, columns)) if columns > 1 else x
         yield _operator("broadcast_to", size, one, shape=(2, rows, columns))
-    for size, (rows, columns) in WIDE.items():
-        yield _operator("slice", size, Array("x", (rows, columns)), step=2)
-    for size, shape in IMAGES.items():
-        x = Array("x", shape)
-        for dims in ((0, 2, 3, 1), (1, 0, 3, 2)):
-            yield _operator("permute", size, x, dims=dims)
-        for mode in ("constant", "reflect"):
-            yield _operator("pad", size, x, width=1, mode=mode)
 
 
 def _random() -> Iterator[Case]:
@@ -352,18 +394,9 @@ def _attention() -> Iterator[Case]:
     shapes = {"small": (1, 2, 8, 16), "medium": (2, 4, 64, 32), "large": (4, 8, 256, 64)}
     for size, (batch, heads, length, width) in (shapes | {"skewed": (1, 1, 1024, 4)}).items():
         shape = (batch, heads, length, width)
-        qkv = (Array(name, shape) for name in "qkv")
-        q, k, v = qkv
+        qkv = [Array(name, shape) for name in "qkv"]
         for causal in (False, True):
-            yield _operator(
-                "scaled_dot_product_attention",
-                size,
-                q,
-                k,
-                v,
-                reduction=length * width,
-                causal=causal,
-            )
+            yield _operator("scaled_dot_product_attention", size, *qkv, causal=causal)
         whole = heads * width
         block = {
             "x": (batch, length, whole),
@@ -373,8 +406,7 @@ def _attention() -> Iterator[Case]:
             "out_bias": (whole,),
         }  # numbers from -1 to 1: larger ones saturate the softmax
         arrays = [Array(name, shape, kind="distinct") for name, shape in block.items()]
-        op, terms = "multi_head_attention", length * whole
-        yield _operator(op, size, *arrays, reduction=terms, heads=heads)
+        yield _operator("multi_head_attention", size, *arrays, heads=heads)
 
 
 def _cells() -> Iterator[Case]:
@@ -391,29 +423,42 @@ def _cells() -> Iterator[Case]:
                 "b_h": (rows,),
             }  # numbers from -1 to 1: larger ones saturate the gates
             arrays = [Array(name, shape, kind="distinct") for name, shape in cell.items()]
-            yield _operator(op, size, *arrays, reduction=width + hidden)
+            yield _operator(op, size, *arrays)
 
+
+#: What there is of each kind; the kinds are those of MXNet's opperf.
+CATEGORIES: Mapping[str, Callable[[], Iterator[Case]]] = {
+    "unary": _unary,
+    "binary": _binary,
+    "activations": _activations,
+    "reductions": _reductions,
+    "softmax": _softmax,
+    "matrix products": _products,
+    "convolutions": _convolutions,
+    "pooling": _pooling,
+    "norms": _norms,
+    "losses": _losses,
+    "embedding": _embedding,
+    "gather and scatter": _gather_and_scatter,
+    "sort": _sort,
+    "top-k": _top_k,
+    "argmax": _argmax,
+    "concat": _concat,
+    "split": _split,
+    "stack": _stack,
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "pad": _pad,
+    "rearranging": _rearranging,
+    "expanding": _expanding,
+    "random sampling": _random,
+    "optimiser updates": _optimisers,
+    "attention": _attention,
+    "recurrent cells": _cells,
+}
 
 SUITE = Suite(
     name="operators",
     summary="operators that networks are made of, forward and backward, small to skewed",
-    cases=(
-        *_elementwise(),
-        *_broadcast(),
-        *_activations(),
-        *_reductions(),
-        *_softmax(),
-        *_products(),
-        *_convolutions(),
-        *_pooling(),
-        *_norms(),
-        *_losses(),
-        *_lookups(),
-        *_order(),
-        *_shapes(),
-        *_random(),
-        *_optimisers(),
-        *_attention(),
-        *_cells(),
-    ),
+    cases=tuple(case for cases in CATEGORIES.values() for case in cases()),
 )

@@ -1,9 +1,9 @@
-"""Suite `overview`: in minutes, what the bench shows: a scalar graph and a dozen operators."""
+"""Suite `overview`: in minutes, what the bench shows: a scalar graph, operators and modules."""
 
 from __future__ import annotations
 
 from tapegrad.bench.suite import Suite
-from tapegrad.bench.suites import graphs, operators
+from tapegrad.bench.suites import graphs, modules, operators
 
 OPERATORS = (
     "add",
@@ -30,14 +30,17 @@ SCALAR = (
     "tapegrad-batch-float32",
 )
 TENSOR = ("torch", "jax", "numpy")
+#: The large ones would take as long as all the rest.
+MODULE_SIZES = ("small", "medium")
 
 SUITE = Suite(
     name="overview",
-    summary="a scalar graph of 10,000 operations and a dozen operators, in minutes",
+    summary="a scalar graph of 10,000 operations, a dozen operators, four modules, in minutes",
     cases=(
         graphs.graph("chain", 10_000),
         *(case for case in operators.SUITE.cases if case.op in OPERATORS and case.size == "medium"),
+        *(case for case in modules.SUITE.cases if case.size in MODULE_SIZES),
     ),
     frameworks=tuple(dict.fromkeys((*SCALAR, *TENSOR))),
-    at_level={"graph": SCALAR, "operator": TENSOR},
+    at_level={"graph": SCALAR, "operator": TENSOR, "layer": TENSOR},
 )

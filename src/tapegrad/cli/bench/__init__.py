@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 import typer
 
-from tapegrad.cli.bench import audit, compare, frameworks, machine, nightly, report, run, runs
+from tapegrad.cli.bench import (
+    audit,
+    compare,
+    coverage,
+    frameworks,
+    machine,
+    nightly,
+    profile,
+    report,
+    run,
+    runs,
+)
 from tapegrad.cli.bench import list as listing
 from tapegrad.cli.exit_codes import explanation
 from tapegrad.cli.explain import explained, show_help
@@ -16,11 +27,13 @@ SUMMARY = "Compare frameworks: equal work first, then time, memory and a verdict
 app = typer.Typer(rich_markup_mode=None)
 app.command("run", epilog=explained(explanation()))(run.run)
 app.command("list")(listing.show)
+app.command("coverage")(coverage.coverage)
 app.add_typer(frameworks.app, name="frameworks", short_help=frameworks.SUMMARY)
 app.command("runs")(runs.runs)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("nightly")(nightly.nightly)
+app.command("profile")(profile.profile)
 app.command("audit")(audit.audit)
 app.command("machine")(machine.machine)
 

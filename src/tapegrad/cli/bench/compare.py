@@ -19,8 +19,11 @@ def compare(
     *,
     margin: MarginOption = 0.03,
     rate: RateOption = 0.05,
-    across: Annotated[
-        bool, typer.Option("--across", help="Compare runs of different machines or devices, too.")
+    across_devices: Annotated[
+        bool, typer.Option("--across-devices", help="Compare cpu with cuda, and say so.")
+    ] = False,
+    across_machines: Annotated[
+        bool, typer.Option("--across-machines", help="Compare different machines, and say so.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show what did not change, too.")
@@ -33,11 +36,19 @@ def compare(
     """
     from tapegrad.bench import regressions
     from tapegrad.bench.regressions.changes import QUIET
+    from tapegrad.bench.report.hardware import side_by_side
     from tapegrad.bench.report.term import print_table
     from tapegrad.bench.store import open_store
 
+    asked = {"devices": across_devices, "machines": across_machines}
+    across = [kind for kind, wanted in asked.items() if wanted]
     with open_store(store) as opened:
         found = regressions.compare(opened, run_a, run_b, margin=margin, rate=rate, across=across)
+        if found.apart:
+            hardware = side_by_side([opened.load(opened.resolve(run).id) for run in (run_a, run_b)])
+            typer.echo(f"{hardware.title}, {found.apart}")
+            print_table(hardware)
+            typer.echo("\n".join([*hardware.notes, "", f"Changes {found.apart}"]))
     shown = [each for each in found.series if everything or each.verdict not in QUIET]
     if shown:
         print_table(changes.table(shown))

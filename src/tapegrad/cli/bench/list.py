@@ -54,11 +54,12 @@ def _suites(suites: list[Suite]) -> Table:
 def _cases(suite: Suite) -> Table:
     from tapegrad.bench.report.table import Column, Entry, Line, Table
 
-    titles = ("case", "level", "size", "type", "phases")
+    titles = ("case", "inputs", "level", "size", "type", "phases")
     lines = (
         Line(
             (
                 Entry(case.label),
+                Entry(", ".join(array.name for array in case.inputs)),
                 Entry(case.level),
                 Entry(case.size),
                 Entry(case.dtype),

@@ -37,6 +37,22 @@ FilterOption = Annotated[
         metavar="PATTERNS", help="Only cases whose operator or label matches, as 'conv*'."
     ),
 ]
+ShapeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=SIDES",
+        help="Operators at shapes of your own, as x=64x1024,weight=2048x1024; what follows from "
+        "them may be left out. Each --shape makes a case.",
+    ),
+]
+AttrOption = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="An attribute of operators, as dim=0."),
+]
+CasesOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Operators at shapes of your own from a file, TOML or JSON."),
+]
 SizesOption = Annotated[
     str | None, typer.Option(metavar="NAMES", help="Of small, medium, large, skewed.")
 ]

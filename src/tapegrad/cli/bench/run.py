@@ -9,8 +9,10 @@ import typer
 
 from tapegrad.cli import exit_codes
 from tapegrad.cli.bench.options import (
+    AttrOption,
     BlockOption,
     CacheOption,
+    CasesOption,
     ChartOption,
     DeviceOption,
     DtypeOption,
@@ -21,6 +23,7 @@ from tapegrad.cli.bench.options import (
     ProcessesOption,
     RoundsOption,
     SeedOption,
+    ShapeOption,
     SizesOption,
     StoreOption,
     ThreadsOption,
@@ -47,6 +50,9 @@ def run(
     *,
     frameworks: FrameworksOption = None,
     filter: FilterOption = None,
+    shape: ShapeOption = None,
+    attr: AttrOption = None,
+    cases: CasesOption = None,
     sizes: SizesOption = None,
     phases: PhasesOption = None,
     dtype: DtypeOption = None,
@@ -81,6 +87,9 @@ def run(
     options = given(
         frameworks=frameworks,
         filter=filter,
+        shape=shape or None,
+        attr=attr or None,
+        cases=cases,
         sizes=sizes,
         phases=phases,
         dtype=dtype,
@@ -115,7 +124,11 @@ def _check(suite: str | None, resume: str | None, options: dict[str, Any]) -> No
 
 def _run_of(suite: str | None, resume: str | None) -> str | None:
     """Return the run to go on with; the latest is that of the suite, where one is named."""
-    return f"{suite}:{LATEST}" if suite and resume == LATEST else resume
+    from tapegrad.bench import suites
+
+    if not suite or resume != LATEST:
+        return resume
+    return f"{suites.find(suite).name if suite.endswith('.py') else suite}:{LATEST}"
 
 
 def measure(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # a worker for a GPU sets it before it starts
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import Primitive, jaxprs_in_params, primitives
 
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import (
     Adapter,
     AnyArray,
+    Call,
     Phase,
     Work,
     input_dtype,
@@ -25,7 +28,7 @@ from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
 from tapegrad.worker.operators import outputs_of
-from tapegrad.worker.operators.jax import MISSING, OPERATORS
+from tapegrad.worker.operators.jax import CHANNELS_LAST, MISSING, OPERATORS
 
 ADAPTERS = {"jax": "Jax", "jax-eager": "JaxEager"}
 REQUIRES = ["jax"]
@@ -40,9 +43,14 @@ def _has_gpu() -> bool:
 
 
 class Jax(Adapter):
-    """JAX under jit; a call is over when its result is there."""
+    """JAX under jit.
+
+    On the CPU a call is over when its result is there. On a GPU it is over when it is in the
+    GPU's queue, as in PyTorch; who needs the result waits for it, and `elapsed` does at its end.
+    """
 
     operators: Mapping[str, Callable[..., Any]] = OPERATORS
+    channels_last = CHANNELS_LAST
     missing = MISSING
     compiler = "XLA"
 
@@ -56,7 +64,10 @@ class Jax(Adapter):
         jax.config.update("jax_enable_x64", self._doubles)
 
     def configure(self) -> None:
-        """Ask for full precision; threads follow the processors that the worker is pinned to."""
+        """Ask for full precision; threads follow the processors that the worker is pinned to.
+
+        Convolutions follow the precision of products too: at "highest" XLA lets neither use TF32.
+        """
         jax.config.update("jax_default_matmul_precision", "highest")
 
     def version(self) -> str:
@@ -66,7 +77,38 @@ class Jax(Adapter):
     def details(self) -> dict[str, Any]:
         """Describe the device and precision."""
         precision = jax.config.jax_default_matmul_precision
-        return {"device": self.devices[-1], "matmul precision": precision}
+        found = {"device": self.devices[-1], "matmul precision": precision}
+        if self._queues:
+            found |= {"tf32": precision != "highest", "GPU": jax.devices()[0].device_kind}
+        return found
+
+    @property
+    def _queues(self) -> bool:
+        """Whether calls are put into a GPU's queue."""
+        return self.device == "cuda" and "cuda" in self.devices
+
+    def settle(self) -> None:
+        """Wait for the GPU: it works its queue off in order."""
+        if self._queues:
+            jax.block_until_ready(_last_in_queue(0.0))
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        """Time by the clock; on a GPU until the last result is there.
+
+        JAX offers no events. Calls are put into the queue and waited for once, as they are
+        between PyTorch's events: the wait's own end, some microseconds in a sample, is all that
+        this clock counts in addition.
+        """
+        if not self._queues:
+            return super().elapsed(call, calls)
+        result = None
+        repeat = [None] * calls
+        self.settle()
+        start = time.perf_counter()
+        for _ in repeat:
+            result = call()
+        jax.block_until_ready(result)
+        return time.perf_counter() - start
 
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
@@ -101,7 +143,7 @@ class Jax(Adapter):
         backward = jax.jit(lambda pull, cotangents: pull(cotangents))
         step = jax.jit(both)
         inference = jax.jit(lambda *inputs: outputs_of(function(*inputs)))
-        ready = jax.block_until_ready
+        ready = _at_once if self._queues else jax.block_until_ready
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
             nonlocal cotangents
@@ -111,19 +153,19 @@ class Jax(Adapter):
             ]
             cotangents = tuple(jnp.array(value, dtype=case.dtype) for value in given)
             residuals[:] = [forward(*inputs)[1]] if given and case.wrt else []
-            ready((inputs, cotangents, residuals))
+            jax.block_until_ready((inputs, cotangents, residuals))
 
         def read(phase: str, result: Any) -> dict[str, AnyArray]:
             match phase:
                 case "forward" | "inference":
                     outputs = result[0] if case_wrt and phase == "forward" else result
-                    return named_outputs([np.array(each) for each in outputs])
+                    return named_outputs(_on_host(outputs))
                 case "backward":
-                    return named_gradients(case_wrt, [np.array(each) for each in result])
+                    return named_gradients(case_wrt, _on_host(result))
                 case _:
                     outputs, gradients = result
-                    return named_outputs([np.array(each) for each in outputs]) | named_gradients(
-                        case_wrt, [np.array(each) for each in gradients]
+                    return named_outputs(_on_host(outputs)) | named_gradients(
+                        case_wrt, _on_host(gradients)
                     )
 
         case_wrt = case.wrt
@@ -155,8 +197,21 @@ class Jax(Adapter):
         )
         return evaluations(contender, case, arrays)
 
+    def registry(self) -> Mapping[str, Sequence[str]]:
+        """Return the primitives that JAX makes public."""
+        listed = (*vars(primitives).values(), *vars(jax.lax).values())
+        return {"primitives": [*{each.name for each in listed if isinstance(each, Primitive)}]}
+
+    def calls(self, call: Callable[[], Any]) -> set[str]:
+        """Return the primitives of what a call traces, also inside of other primitives."""
+        return set(_primitives(jax.make_jaxpr(call)().jaxpr))
+
     def allocator_peak(self) -> int | None:
-        """Peak bytes of the device's allocator, where it counts them (not on the CPU)."""
+        """Peak bytes of the device's allocator, where it counts them (not on the CPU).
+
+        It is that of the whole process, since it cannot be set back: what XLA tries out while it
+        compiles counts too.
+        """
         statistics = jax.devices()[0].memory_stats()
         return None if statistics is None else int(statistics["peak_bytes_in_use"])
 
@@ -180,6 +235,33 @@ CALLS = Calls(
     product=jnp.multiply,
     softmax=lambda xs: jnp.unstack(jax.nn.softmax(jnp.stack(xs))),
 )
+
+
+#: Next to nothing, to be done after everything else.
+_last_in_queue = jax.jit(lambda x: x + 1)
+
+
+def _at_once(result: Any) -> Any:
+    return result
+
+
+def _on_host(results: Sequence[Any]) -> list[AnyArray]:
+    """Copy results to the host, all at a time.
+
+    An array keeps its copy on the host; `addressable_data` gives a new one, so that reading costs
+    the same again.
+    """
+    fresh = [each.addressable_data(0) for each in results]
+    for each in fresh:
+        each.copy_to_host_async()
+    return [np.array(each) for each in fresh]
+
+
+def _primitives(jaxpr: Any) -> Iterator[str]:
+    for equation in jaxpr.eqns:
+        yield equation.primitive.name
+        for inner in jaxprs_in_params(equation.params):
+            yield from _primitives(inner)
 
 
 def _value_and_grad(graph: OpList) -> Callable[[Any], Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
 
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import (
@@ -24,7 +25,14 @@ from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
 from tapegrad.worker.operators import outputs_of
-from tapegrad.worker.operators.tensorflow import MISSING, OPERATORS, TRANSPOSED
+from tapegrad.worker.operators.tensorflow import (
+    CHANNELS_LAST,
+    FUSED,
+    FUSED_CALLS,
+    MISSING,
+    OPERATORS,
+    TRANSPOSED,
+)
 
 ADAPTERS = {"tensorflow": "TensorFlow", "tensorflow-eager": "TensorFlowEager"}
 REQUIRES = ["tensorflow-cpu", "numpy"]
@@ -64,8 +72,9 @@ class TensorFlow(Adapter):
     """TensorFlow under tf.function."""
 
     operators = OPERATORS
+    channels_last = CHANNELS_LAST
     missing = MISSING
-    compiler = "Grappler"
+    fused = FUSED
 
     def configure(self) -> None:
         """Pin the threads."""
@@ -149,6 +158,23 @@ class TensorFlow(Adapter):
         notes = ["transposed to channels last and back"] if case.op in TRANSPOSED else []
         return Work(phases=phases, feed=feed, arrays=read, notes=notes)
 
+    def registry(self) -> Mapping[str, Sequence[str]]:
+        """Return the operations of `tf.raw_ops` that are not deprecated."""
+        groups: dict[str, list[str]] = {}
+        for name in dir(tf.raw_ops):
+            definition = op_def_registry.get(name)
+            if definition is not None and not definition.deprecation.version:
+                group = "stateful" if definition.is_stateful else "stateless"
+                groups.setdefault(group, []).append(name)
+        return groups
+
+    def calls(self, call: Callable[[], Any]) -> set[str]:
+        """Return the operations of the graph that a call traces, and of functions in it."""
+        function = tf.function(call, autograph=False).get_concrete_function()
+        graph = function.graph.as_graph_def()
+        inner = (node for each in graph.library.function for node in each.node_def)
+        return {node.op for node in (*graph.node, *inner)}
+
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready."""
         _demand_doubles(case)
@@ -158,6 +184,8 @@ class TensorFlow(Adapter):
 
 class TensorFlowEager(TensorFlow):
     """TensorFlow, one operation after the other."""
+
+    fused = FUSED_CALLS
 
     def traced(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Prepare a function for running; eager mode takes it as it is."""

@@ -33,6 +33,13 @@ class Network:
     inputs: tuple[Array, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[str, ...]
+    #: Further results that carry no gradient, as what a batch norm finds: their cotangent is zero.
+    statistics: tuple[str, ...] = ()
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of all that it gives, in order."""
+        return (*self.outputs, *self.statistics)
 
 
 def network_of(case: Case) -> Network | None:
@@ -67,14 +74,14 @@ def compose(network: Network, operator: Callable[[str], Callable[..., Any]]) -> 
                 del values[name]
             results = given if isinstance(given, (tuple, list)) else (given,)
             values.update(zip(node.gives, results, strict=True))
-        return tuple(values[name] for name in network.outputs)
+        return tuple(values[name] for name in network.results)
 
     return run
 
 
 def _ends(network: Network) -> list[tuple[str, ...]]:
     """Return for each node the values that nobody needs after it."""
-    kept = set(network.outputs)
+    kept = set(network.results)
     ends: list[tuple[str, ...]] = []
     for node in reversed(network.nodes):
         ends.append(tuple(dict.fromkeys(name for name in node.takes if name not in kept)))

@@ -15,8 +15,25 @@ import jax.numpy as jnp
 MISSING = {"adaptive_avg_pool2d": "jax.lax has windows of one size only, no adaptive pooling"}
 
 
+def _last(x: Any) -> Any:
+    """Move the channels to the end."""
+    return jnp.moveaxis(x, 1, -1)
+
+
+def _first(x: Any) -> Any:
+    """Move the channels back to the second place."""
+    return jnp.moveaxis(x, -1, 1)
+
+
 def _conv(
-    x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int = 1, groups: int = 1
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: int,
+    padding: int,
+    dilation: int = 1,
+    groups: int = 1,
 ) -> Any:
     """Convolve in as many dimensions as there are."""
     spatial = x.ndim - 2
@@ -28,7 +45,18 @@ def _conv(
         rhs_dilation=(dilation,) * spatial,
         feature_group_count=groups,
     )
-    return result + bias.reshape(-1, *[1] * spatial)
+    return result if bias is None else result + bias.reshape(-1, *[1] * spatial)
+
+
+def _conv2d_last(x: Any, filters: Any, bias: Any = None, *, stride: int, padding: int) -> Any:
+    result = jax.lax.conv_general_dilated(
+        x,
+        filters,
+        (stride, stride),
+        [(padding, padding)] * 2,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+    )
+    return result if bias is None else result + bias
 
 
 def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
@@ -49,6 +77,12 @@ def _pool(x: Any, start: float, combine: Any, kernel: int, stride: int, padding:
 
 def _max_pool(x: Any, kernel: int, stride: int, padding: int = 0) -> Any:
     return _pool(x, -jnp.inf, jax.lax.max, kernel, stride, padding)
+
+
+def _max_pool2d_last(x: Any, kernel: int, stride: int, padding: int) -> Any:
+    edges = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
+    window, steps = (1, kernel, kernel, 1), (1, stride, stride, 1)
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, steps, edges)
 
 
 def _avg_pool(x: Any, kernel: int, stride: int) -> Any:
@@ -76,6 +110,32 @@ def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _normalised(x, (0, 2, 3), eps) * _per_channel(weight) + _per_channel(bias)
+
+
+def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    y, *found = _batch_norm_training_last(_last(x), weight, bias, mean, var, eps)
+    return _first(y), *found
+
+
+def _batch_norm_training_last(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float
+) -> Any:
+    axes, count = (0, 1, 2), x.size // x.shape[-1]
+    mean = x.mean(axes)
+    centred = x - mean
+    var = jnp.square(centred).mean(axes)
+    y = centred * jax.lax.rsqrt(var + eps) * weight + bias
+    return y, *jax.lax.stop_gradient((mean, var * (count / (count - 1))))
+
+
+def _batch_norm_inference(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    return _first(_batch_norm_inference_last(_last(x), weight, bias, mean, var, eps))
+
+
+def _batch_norm_inference_last(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float
+) -> Any:
+    return (x - mean) * (weight * jax.lax.rsqrt(var + eps)) + bias
 
 
 def _instance_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -266,6 +326,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     # normalisation
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "batch_norm_training": _batch_norm_training,
+    "batch_norm_inference": _batch_norm_inference,
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "rms_norm": _rms_norm,
@@ -325,4 +387,14 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "multi_head_attention": _multi_head_attention,
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
+}
+
+#: The same for images with channels last (see `layout`), as Flax and Haiku have them: on the CPU
+#: XLA would otherwise turn them round before each convolution.
+CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
+    "conv2d": _conv2d_last,
+    "max_pool2d": _max_pool2d_last,
+    "global_avg_pool2d": lambda x: x.mean((1, 2)),
+    "batch_norm_training": _batch_norm_training_last,
+    "batch_norm_inference": _batch_norm_inference_last,
 }

@@ -67,7 +67,14 @@ def _windows(
 
 
 def _conv(
-    x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int = 1, groups: int = 1
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    *,
+    stride: int,
+    padding: int,
+    dilation: int = 1,
+    groups: int = 1,
 ) -> Any:
     """Convolve in as many dimensions as there are."""
     kernel = weight.shape[2:]
@@ -79,7 +86,8 @@ def _conv(
             np.split(view, groups, 1), np.split(weight, groups, 0), strict=True
         )
     ]
-    return np.concatenate(parts, 1) + bias.reshape(-1, *[1] * len(kernel))
+    result = np.concatenate(parts, 1)
+    return result if bias is None else result + bias.reshape(-1, *[1] * len(kernel))
 
 
 def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
@@ -90,7 +98,7 @@ def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int)
     )
     spread[:, :, ::stride, ::stride] = x
     turned = weight[:, :, ::-1, ::-1].swapaxes(0, 1)
-    return _conv(spread, turned, bias, 1, weight.shape[-1] - 1 - padding)
+    return _conv(spread, turned, bias, stride=1, padding=weight.shape[-1] - 1 - padding)
 
 
 def _max_pool(x: Any, kernel: int, stride: int, padding: int = 0) -> Any:
@@ -131,6 +139,17 @@ def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _normalised(x, (0, 2, 3), eps) * _per_channel(weight) + _per_channel(bias)
+
+
+def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    del mean, var  # what was found in earlier batches
+    found = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3), ddof=1)
+    return _batch_norm(x, weight, bias, eps), *found
+
+
+def _batch_norm_inference(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    scale = weight / np.sqrt(var + x.dtype.type(eps))
+    return (x - _per_channel(mean)) * _per_channel(scale) + _per_channel(bias)
 
 
 def _instance_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -328,6 +347,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     # normalisation
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "batch_norm_training": _batch_norm_training,
+    "batch_norm_inference": _batch_norm_inference,
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "rms_norm": _rms_norm,

@@ -33,9 +33,22 @@ def _edges(padding: int) -> list[list[int]]:
     return [[0, 0], [padding, padding], [padding, padding], [0, 0]]
 
 
-def _conv2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
+def _conv2d(x: Any, weight: Any, bias: Any = None, *, stride: int, padding: int) -> Any:
     filters = tf.transpose(weight, (2, 3, 1, 0))
-    return _first(tf.nn.conv2d(_last(x), filters, stride, _edges(padding)) + bias)
+    return _first(_conv2d_last(_last(x), filters, bias, stride=stride, padding=padding))
+
+
+def _named_edges(padding: int, kernel: int, stride: int) -> Any:
+    """Name edges where they have a name: only then oneDNN computes the gradients."""
+    if padding == 0:
+        return "VALID"
+    return "SAME" if stride == 1 and 2 * padding == kernel - 1 else _edges(padding)
+
+
+def _conv2d_last(x: Any, filters: Any, bias: Any = None, *, stride: int, padding: int) -> Any:
+    edges = _named_edges(padding, filters.shape[0], stride)
+    result = tf.nn.conv2d(x, filters, stride, edges)
+    return result if bias is None else tf.nn.bias_add(result, bias)
 
 
 def _conv2d_depthwise(
@@ -62,7 +75,11 @@ def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int)
 
 
 def _max_pool2d(x: Any, kernel: int, stride: int, padding: int) -> Any:
-    return _first(tf.nn.max_pool2d(_last(x), kernel, stride, _edges(padding)))
+    return _first(_max_pool2d_last(_last(x), kernel, stride, padding))
+
+
+def _max_pool2d_last(x: Any, kernel: int, stride: int, padding: int) -> Any:
+    return tf.nn.max_pool2d(x, kernel, stride, _edges(padding))
 
 
 def _avg_pool2d(x: Any, kernel: int, stride: int) -> Any:
@@ -112,6 +129,38 @@ def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _normalised(x, (0, 2, 3), _per_channel(weight), _per_channel(bias), eps)
+
+
+def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    y, *found = _batch_norm_training_last(_last(x), weight, bias, mean, var, eps)
+    return _first(y), *found
+
+
+def _batch_norm_training_last(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float
+) -> Any:
+    """Normalise; in float64 by its formula, since TensorFlow's fused call has float32 only."""
+    if x.dtype == tf.float32:
+        y, mean, var = tf.compat.v1.nn.fused_batch_norm(x, weight, bias, epsilon=eps)
+        return y, tf.stop_gradient(mean), tf.stop_gradient(var)
+    axes, count = (0, 1, 2), tf.size(x) / x.shape[-1]
+    mean, var = tf.nn.moments(x, axes)
+    y = tf.nn.batch_normalization(x, mean, var, bias, weight, eps)
+    return y, tf.stop_gradient(mean), tf.stop_gradient(var * count / (count - 1))
+
+
+def _batch_norm_inference(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    return _first(_batch_norm_inference_last(_last(x), weight, bias, mean, var, eps))
+
+
+def _batch_norm_inference_last(
+    x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float
+) -> Any:
+    if x.dtype == tf.float32:
+        return tf.compat.v1.nn.fused_batch_norm(
+            x, weight, bias, mean, var, epsilon=eps, is_training=False
+        )[0]
+    return tf.nn.batch_normalization(x, mean, var, bias, weight, eps)
 
 
 def _instance_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -279,6 +328,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     # normalisation
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "batch_norm_training": _batch_norm_training,
+    "batch_norm_inference": _batch_norm_inference,
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "rms_norm": _rms_norm,
@@ -339,7 +390,63 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "gru_cell": _gru_cell,
 }
 
+#: The same for images with channels last and filters as TensorFlow has them (see `layout`).
+CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
+    "conv2d": _conv2d_last,
+    "max_pool2d": _max_pool2d_last,
+    "global_avg_pool2d": lambda x: tf.reduce_mean(x, (1, 2)),
+    "batch_norm_training": _batch_norm_training_last,
+    "batch_norm_inference": _batch_norm_inference_last,
+}
+
 #: Operators whose images are transposed on the way in and out.
 TRANSPOSED = frozenset(
     name for name in OPERATORS if name.startswith(("conv", "max_pool", "avg_pool"))
 )
+
+
+def _conv2d_relu(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
+    filters = tf.transpose(weight, (2, 3, 1, 0))
+    result = _conv2d_last(_last(x), filters, bias, stride=stride, padding=padding)
+    return _first(tf.nn.relu(result))
+
+
+def _conv2d_batch_norm_last(
+    x: Any, weight: Any, gamma: Any, beta: Any, stride: int, padding: int, eps: float
+) -> Any:
+    filters = tf.transpose(weight, (2, 3, 1, 0))
+    result = _conv2d_last(_last(x), filters, stride=stride, padding=padding)
+    return _batch_norm_training_last(result, gamma, beta, None, None, eps)[0]
+
+
+def _conv2d_batch_norm(*inputs: Any, **attrs: Any) -> Any:
+    return _first(_conv2d_batch_norm_last(*inputs, **attrs))
+
+
+def _conv2d_batch_norm_relu(*inputs: Any, **attrs: Any) -> Any:
+    return _first(tf.nn.relu(_conv2d_batch_norm_last(*inputs, **attrs)))
+
+
+def _linear_relu(x: Any, weight: Any, bias: Any) -> Any:
+    return tf.nn.relu(tf.nn.bias_add(tf.matmul(x, weight, transpose_b=True), bias))
+
+
+def _linear_gelu(x: Any, weight: Any, bias: Any) -> Any:
+    return _gelu(tf.nn.bias_add(tf.matmul(x, weight, transpose_b=True), bias))
+
+
+#: What there is of fused calls.
+FUSED_CALLS: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    "softmax_cross_entropy": ("tf.nn.sparse_softmax_cross_entropy_with_logits", _cross_entropy),
+}
+
+#: These, and forms that Grappler, which sees to all that tf.function traces, knows and replaces by
+#: fused kernels. Channels stay last from one part to the next.
+FUSED: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    **FUSED_CALLS,
+    "conv2d_relu": ("_FusedConv2D by Grappler", _conv2d_relu),
+    "conv2d_batch_norm": ("tf.compat.v1.nn.fused_batch_norm", _conv2d_batch_norm),
+    "conv2d_batch_norm_relu": ("_FusedBatchNormEx by Grappler", _conv2d_batch_norm_relu),
+    "linear_relu": ("_FusedMatMul by Grappler", _linear_relu),
+    "linear_gelu": ("_FusedMatMul by Grappler in inference, else composed", _linear_gelu),
+}

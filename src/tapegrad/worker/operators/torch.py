@@ -24,6 +24,16 @@ def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return F.batch_norm(x, None, None, weight, bias, training=True, eps=eps)
 
 
+def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    """Normalise; a momentum of one leaves this batch's own statistics in the running ones."""
+    y = F.batch_norm(x, mean, var, weight, bias, training=True, momentum=1.0, eps=eps)
+    return y, mean, var
+
+
+def _batch_norm_inference(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    return F.batch_norm(x, mean, var, weight, bias, eps=eps)
+
+
 def _instance_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return F.instance_norm(x, weight=weight, bias=bias, eps=eps)
 
@@ -141,6 +151,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     # normalisation
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
+    "batch_norm_training": _batch_norm_training,
+    "batch_norm_inference": _batch_norm_inference,
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "rms_norm": lambda x, weight, eps: F.rms_norm(x, x.shape[-1:], weight, eps),
@@ -199,3 +211,45 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "lstm_cell": _lstm_cell,
     "gru_cell": torch.gru_cell,
 }
+
+
+def _by_onednn(x: Any) -> bool:
+    """Tell whether oneDNN's fused calls can be used: PyTorch cannot differentiate them."""
+    enabled = torch.backends.mkldnn.is_available() and torch._C._get_mkldnn_enabled()
+    return bool(enabled and x.is_cpu and x.dtype == torch.float32 and not torch.is_grad_enabled())
+
+
+def _conv2d_relu(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
+    if not _by_onednn(x):
+        return F.relu(F.conv2d(x, weight, bias, stride, padding))
+    steps = [stride] * 2, [padding] * 2, [1, 1], 1
+    return torch.ops.mkldnn._convolution_pointwise(x, weight, bias, *steps, "relu", [], "")
+
+
+def _linear_relu(x: Any, weight: Any, bias: Any) -> Any:
+    if not _by_onednn(x):
+        return F.relu(F.linear(x, weight, bias))
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "relu", [], "")
+
+
+def _linear_gelu(x: Any, weight: Any, bias: Any) -> Any:
+    if not _by_onednn(x):
+        return F.gelu(F.linear(x, weight, bias))
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "gelu", [], "none")
+
+
+def _add_relu(x: Any, y: Any) -> Any:
+    with_gradients = torch.is_grad_enabled() or not x.is_cpu
+    return F.relu(torch.add(x, y)) if with_gradients else torch._add_relu(x, y)
+
+
+#: What there is of fused calls; all but the last one for inference on the CPU only.
+FUSED: Mapping[str, tuple[str, Callable[..., Any]]] = {
+    name: (f"{call} in inference on the CPU, else composed", function)
+    for name, call, function in (
+        ("conv2d_relu", "torch.ops.mkldnn._convolution_pointwise", _conv2d_relu),
+        ("linear_relu", "torch.ops.mkldnn._linear_pointwise", _linear_relu),
+        ("linear_gelu", "torch.ops.mkldnn._linear_pointwise", _linear_gelu),
+        ("add_relu", "torch._add_relu", _add_relu),
+    )
+} | {"softmax_cross_entropy": ("F.cross_entropy", F.cross_entropy)}

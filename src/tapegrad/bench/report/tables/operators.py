@@ -10,6 +10,8 @@ from tapegrad.bench.report.text import mean_entry, ratio_entry, time_entry
 from tapegrad.bench.results import in_order
 from tapegrad.bench.units import size
 
+LOSSES = "Rows where tapegrad loses come first, the greatest loss on top."
+
 
 def times(section: Section) -> Table:
     """Compare times."""
@@ -21,7 +23,8 @@ def times(section: Section) -> Table:
             against = f"against {section.reference}"
             columns.append(Column(f"{name} {against}", number=True, of=name, what=against))
     lines = [*_time_lines(section), *_mean_lines(section)]
-    return Table(section.title, tuple(columns), tuple(lines))
+    lost = any(row.lost_by for row in section.rows)
+    return Table(section.title, tuple(columns), tuple(lines), (LOSSES,) if lost else ())
 
 
 def memory(section: Section) -> Table | None:
@@ -53,13 +56,19 @@ def memory(section: Section) -> Table | None:
 
 
 def _time_lines(section: Section) -> Iterator[Line]:
-    for row in section.rows:
-        entries = [Entry(row.label), Entry(row.phase)]
+    rows = _losses_first(section)
+    for row in rows:
+        entries = [Entry(row.name), Entry(row.phase)]
         for figure in row.figures:
             entries.append(time_entry(figure))
             if figure.framework != section.reference:
                 entries.append(ratio_entry(figure, section.reference))
-        yield Line(tuple(entries), row.command, ends=row is section.rows[-1])
+        yield Line(tuple(entries), row.command, ends=row is rows[-1])
+
+
+def _losses_first(section: Section) -> list[Row]:
+    """Return the rows, those where tapegrad loses on top."""
+    return sorted(section.rows, key=lambda row: -(row.lost_by or 0.0))
 
 
 def _mean_lines(section: Section) -> Iterator[Line]:
@@ -81,7 +90,7 @@ def _mean_or_none(mean: Mean | None) -> Entry:
 
 def _memory_entries(row: Row) -> Iterator[Entry]:
     found = [figure.memory for figure in row.figures]
-    yield Entry(row.label)
+    yield Entry(row.name)
     yield Entry(row.phase)
     yield Entry(size(next(each.needed for each in found if each)), "time")
     for figure in row.figures:

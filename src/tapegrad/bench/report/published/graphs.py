@@ -1,4 +1,4 @@
-"""Figures that others have published, shown beside ours and labelled as theirs."""
+"""Seconds for 10,000 evaluations of scalar graphs: “Fastest autograd in the west”."""
 
 from __future__ import annotations
 

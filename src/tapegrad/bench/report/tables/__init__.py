@@ -1,0 +1,1 @@
+"""Figures arranged as tables, in one file for each shape of table."""

@@ -1,0 +1,50 @@
+"""The table of fused operators: what a framework's own call takes, and what its parts take."""
+
+from __future__ import annotations
+
+from tapegrad.bench.report.figures import FusedRow
+from tapegrad.bench.report.table import Column, Entry, Line, Table
+from tapegrad.bench.report.text import NO_RATIO, ratio_text, time_entry
+
+NOTES = (
+    "parts: the sum of what the parts take when each is called on its own, with its result "
+    "written to memory and read again; computed from their own times.",
+    "how: what the framework really does. composed: it has no such call, so the parts are called "
+    "one after the other. The parts were measured at other moments, so the interval of the ratio "
+    "also covers what the machine did meanwhile, as the control kernels show it.",
+)
+
+
+def table(rows: list[FusedRow]) -> Table:
+    """Compare fused calls with their parts, framework by framework."""
+    columns = (
+        Column("operator", group=True),
+        Column("phase", group=True, whole=True),
+        Column("framework", whole=True),
+        Column("fused", number=True),
+        Column("parts", number=True),
+        Column("fused against parts", number=True),
+        Column("how"),
+    )
+    ends = [
+        index + 1 == len(rows)
+        or (row.case, row.phase) != (rows[index + 1].case, rows[index + 1].phase)
+        for index, row in enumerate(rows)
+    ]
+    lines = (_line(row, last) for row, last in zip(rows, ends, strict=True))
+    return Table("Fused operators against their parts", columns, tuple(lines), NOTES)
+
+
+def _line(row: FusedRow, last: bool) -> Line:
+    ratio = row.parts.ratio
+    compared = Entry(ratio_text(ratio), ratio.verdict) if ratio else Entry(NO_RATIO, "muted")
+    entries = (
+        Entry(row.label),
+        Entry(row.phase),
+        Entry(row.framework),
+        time_entry(row.fused),
+        time_entry(row.parts),
+        compared,
+        Entry(row.how),
+    )
+    return Line(entries, row.command, ends=last)

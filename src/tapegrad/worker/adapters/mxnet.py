@@ -1,0 +1,168 @@
+"""MXNet 1.9.1, the last release: one operator after the other, run by its threaded engine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+os.environ.setdefault("MXNET_CPU_WORKER_NTHREADS", "1")  # one operator at a time, on all threads
+import mxnet as mx
+from mxnet import autograd, nd
+
+from tapegrad.worker import graphs
+from tapegrad.worker.adapter import (
+    Adapter,
+    AnyArray,
+    Phase,
+    Work,
+    input_dtype,
+    named_gradients,
+    named_outputs,
+)
+from tapegrad.worker.case import Case
+from tapegrad.worker.evaluator import eager, evaluations
+from tapegrad.worker.graphs import Calls, OpList
+from tapegrad.worker.networks import network_of
+from tapegrad.worker.operators import outputs_of
+from tapegrad.worker.operators.mxnet import FUSED, MISSING, OPERATORS
+
+ADAPTERS = {"mxnet": "MXNet"}
+REQUIRES = ["mxnet==1.9.1", "numpy==1.23.5"]
+IMPORTS = "mxnet"
+
+
+class MXNet(Adapter):
+    """MXNet as it is used; a call is over when its result is there."""
+
+    operators = OPERATORS
+    missing = MISSING
+    fused = FUSED
+
+    def configure(self) -> None:
+        """Let arrays have no dimensions, as scalars do elsewhere."""
+        mx.util.set_np_shape(True)
+
+    def version(self) -> str:
+        """Return MXNet's version."""
+        return str(mx.__version__)
+
+    def details(self) -> dict[str, Any]:
+        """Describe threads, engine and libraries."""
+        features = mx.runtime.Features()
+        return {
+            "threads": self.threads,
+            "engine": os.environ.get("MXNET_ENGINE_TYPE", "ThreadedEnginePerDevice"),
+            "oneDNN": features.is_enabled("MKLDNN"),
+            "OpenBLAS": features.is_enabled("BLAS_OPEN"),
+        }
+
+    def operation(
+        self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
+    ) -> Work:
+        """Make an operator ready, with the gradients that the case asks for."""
+        network = network_of(case)
+        carrying = len(network.outputs) if network else None  # statistics have no gradients
+        inputs: list[Any] = []
+        wrt: list[Any] = []
+        cotangents: list[Any] = []
+        residuals: list[Any] = []
+
+        def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
+            inputs[:] = [
+                nd.array(arrays[array.name], dtype=input_dtype(array.kind, case.dtype))
+                for array in case.inputs
+            ]
+            wrt[:] = [value for array, value in zip(case.inputs, inputs, strict=True) if array.grad]
+            for value in wrt:
+                value.attach_grad()
+            cotangents[:] = [nd.array(value, dtype=case.dtype) for value in given[:carrying]]
+            residuals[:] = forward() if given and wrt else ()
+
+        def recorded() -> Any:
+            with autograd.record():
+                return outputs_of(function(*inputs))
+
+        def gradients(outputs: Sequence[Any], keep: bool) -> Any:
+            """Have them written where `attach_grad` says, as users do.
+
+            `autograd.grad`, which returns new arrays, fails in oneDNN for transposed convolutions.
+            """
+            autograd.backward(list(outputs[:carrying]), cotangents, retain_graph=keep)
+            return [value.grad for value in wrt]
+
+        def forward() -> Any:
+            return _finished(recorded())
+
+        def backward() -> Any:
+            return _finished(gradients(residuals, keep=True))
+
+        def step() -> Any:
+            outputs = recorded()
+            found = gradients(outputs, keep=False)
+            return _finished(outputs), _finished(found)
+
+        def inference() -> Any:
+            return _finished(outputs_of(function(*inputs)))
+
+        def read(phase: str, result: Any) -> dict[str, AnyArray]:
+            outputs, gradients = _parts(phase, result)
+            names = case.wrt if gradients else ()
+            return named_outputs(outputs) | named_gradients(names, gradients)
+
+        phases = {"forward": Phase(forward), "inference": Phase(inference)}
+        if case.wrt:
+            phases |= {"backward": Phase(backward), "step": Phase(step)}
+        feed(arrays, [])
+        return Work(phases=phases, feed=feed, arrays=read)
+
+    def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        """Make a scalar graph ready, which is recorded anew at each point."""
+        return evaluations(eager(_evaluate, ops_per_call=500), case, arrays)
+
+    def settle(self) -> None:
+        """Wait until the engine has nothing left to do."""
+        nd.waitall()
+
+
+#: The four operations of scalar graphs on arrays with one element.
+CALLS = Calls(
+    softplus=lambda x: nd.Activation(x, act_type="softrelu"),
+    sum=lambda xs: nd.add_n(*xs),
+    product=nd.multiply,
+    softmax=lambda xs: _unstacked(nd.softmax(nd.concat(*xs, dim=0))),
+)
+
+
+def _unstacked(x: Any) -> Sequence[Any]:
+    return outputs_of(nd.split(x, num_outputs=x.size, axis=0))
+
+
+def _evaluate(graph: OpList, point: AnyArray) -> tuple[Any, Any]:
+    x = nd.array(point, dtype=point.dtype)
+    x.attach_grad()
+    with autograd.record():
+        value = graphs.record(graph, _unstacked(x), CALLS)
+    value.backward()
+    return value.asscalar(), x.grad.asnumpy()
+
+
+def _finished(results: Sequence[Any]) -> Sequence[Any]:
+    """Wait until results are there: calls return before."""
+    for each in results:
+        each.wait_to_read()
+    return results
+
+
+def _parts(phase: str, result: Any) -> tuple[list[AnyArray], list[AnyArray]]:
+    """Read outputs and gradients from what a phase returned."""
+    outputs: Sequence[Any] = ()
+    gradients: Sequence[Any] = ()
+    match phase:
+        case "forward" | "inference":
+            outputs = result
+        case "backward":
+            gradients = result
+        case _:
+            outputs, gradients = result
+    return [each.asnumpy() for each in outputs], [each.asnumpy() for each in gradients]

@@ -1,0 +1,311 @@
+"""`tapegrad bench profile` on networks whose shares are known, and on files with mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tapegrad.bench import frameworks, inputs, suites
+from tapegrad.bench.errors import BenchError, MalformedFileError
+from tapegrad.bench.process import WorkerProcess
+from tapegrad.bench.profile import Profile, profile
+from tapegrad.bench.profile.results import Row
+from tapegrad.cli import main
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "profile_model.py"
+
+#: Operators that take a known time of the processor, forward and backward: it spins.
+SPINNING = """
+import time
+import torch
+from torch import nn
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, seconds, backward):
+        ctx.seconds = backward
+        spin(seconds)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        spin(ctx.seconds)
+        return gradient, None, None
+
+class Quick(Slow):
+    pass
+
+slow = Slow.apply  # as files often do
+
+class Layer(nn.Module):
+    def __init__(self, function, forward, backward):
+        super().__init__()
+        self.function, self.times = function, (forward, backward)
+
+    def forward(self, x):
+        return self.function(x, *self.times)
+
+def net(*layers):
+    return nn.Sequential(*layers), torch.ones(8, requires_grad=True)
+
+def make_model():
+    return net(Layer(slow, 2e-4, 4e-4), Layer(Quick.apply, 1e-4, 1e-4), Layer(slow, 2e-4, 4e-4))
+
+def make_faster():
+    return net(Layer(slow, 1e-4, 2e-4), Layer(Quick.apply, 1e-4, 1e-4), Layer(slow, 1e-4, 2e-4))
+"""
+#: Two processes would differ in nothing here; several rounds find quiet moments.
+QUICK = {"processes": 1, "rounds": 3, "block": 0.1}
+
+
+@pytest.fixture(scope="module")
+def spinning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("nets") / "spinning.py"
+    file.write_text(SPINNING)
+    return file
+
+
+@pytest.fixture(scope="module")
+def known(spinning: Path) -> Profile:
+    return profile(str(spinning), **QUICK)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+    """Give one worker for several files: none of them may hurt it."""
+    torch = frameworks.find("torch")
+    folder = tmp_path_factory.mktemp("worker")
+    found = WorkerProcess(torch, folder, threads=1, device="cpu", timeout=60.0)
+    yield found
+    found.close()
+
+
+def row_of(found: Profile, name: str) -> Row:
+    (row,) = (row for row in found.rows if row.name == name)
+    return row
+
+
+def test_shares_are_those_that_the_operators_were_given(known: Profile) -> None:
+    slow, quick = row_of(known, "Slow"), row_of(known, "Quick")
+    assert (slow.calls, slow.modules, quick.calls, quick.modules) == (2, ["0", "2"], 1, ["1"])
+    given = 1.4e-3  # seconds of spinning in a step
+    assert slow.share == pytest.approx(1.2e-3 / given, abs=0.08)
+    assert quick.share == pytest.approx(0.2e-3 / given, abs=0.04)
+    assert known.rows[0] == slow
+    assert known.unknown == pytest.approx(slow.share + quick.share)
+
+
+def test_backward_is_linked_to_its_forward(known: Profile) -> None:
+    slow, quick = row_of(known, "Slow"), row_of(known, "Quick")
+    for row, expected in ((slow, 2.0), (quick, 1.0)):
+        assert row.forward is not None and row.backward is not None
+        assert row.backward.time / row.forward.time == pytest.approx(expected, rel=0.25)
+
+
+def test_parts_and_residual_make_the_step(known: Profile) -> None:
+    parts = sum(row.total.time for row in known.rows)
+    assert parts + known.residual == pytest.approx(known.step.time)
+    assert sum(group.total.time for group in known.groups) == pytest.approx(parts, rel=0.02)
+    # Only Python between operators is nobody's: parts counted twice or not at all would show.
+    assert -0.03 < known.residual_share < 0.15
+    assert known.residual_low <= known.residual_high
+    assert known.inflation.value > 0.9
+
+
+def test_operators_alone_take_what_they_were_given(known: Profile) -> None:
+    slow = row_of(known, "Slow")
+    assert slow.alone is not None and slow.ratio is not None
+    assert slow.alone.time == pytest.approx(1.2e-3, rel=0.15)
+    assert slow.ratio.value == pytest.approx(1.0, abs=0.15)
+
+
+def test_a_faster_operator_gains_what_was_predicted(known: Profile, spinning: Path) -> None:
+    (slow,) = (group for group in known.groups if group.operator == "Slow")
+    faster = profile(f"{spinning}:make_faster", **QUICK)  # type: ignore[arg-type]
+    gained = 1 - faster.step.time / known.step.time
+    assert gained == pytest.approx(slow.gain(2), abs=0.06)
+
+
+def test_the_example_prints_tables_and_writes_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chart, file = tmp_path / "chart.png", tmp_path / "profile.json"
+    options = ["--processes", "1", "--rounds", "1", "--block", "0.02", "--top", "4"]
+    written = ["--chart", str(chart), "--json", str(file)]
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "profile", f"{EXAMPLE}:make_model", *options, *written])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    shares = [line.split() for line in text.splitlines()]
+    operators = {words[0] for words in shares if words}
+    assert {"conv2d", "batch_norm", "residual", "step"} <= operators
+    assert "4x16x32x32, 16x16x3x3 → 4x16x32x32" in text
+    assert "blocks.0.conv1, blocks.0.conv2" in text
+    assert "2× faster, the step would take" in text
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    found = json.loads(file.read_text())
+    rows = {(row["operator"], *row["inputs"]): row for row in found["rows"]}
+    conv = rows["conv2d", "4x16x32x32", "16x16x3x3"]
+    assert conv["calls"] == 2 and conv["backward"]["time"] > 0 and conv["alone"]["time"] > 0
+    assert conv["attributes"] == ["None", "(1, 1)", "(1, 1)", "(1, 1)", "1"]
+    assert found["unknown"] == 0
+    shares_found = [row["share"] for row in found["rows"]]
+    assert shares_found == sorted(shares_found, reverse=True)
+
+
+MISTAKES = {
+    "nothing_here": (None, "There is no function missing .* The file defines: something"),
+    "raises": ("raise ValueError('bad size')", "ValueError: bad size .line 4 of"),
+    "returns_none": ("return None", "returned nothing. It must return .model, inputs."),
+    "only_a_model": ("return torch.nn.Linear(2, 2)", "returned Linear. It must return"),
+    "inputs_are_wrong": ("return torch.nn.Linear(2, 2), 'x'", "returned str as inputs"),
+    "no_gradient": (
+        "return torch.nn.Linear(2, 2).requires_grad_(False), torch.ones(2)",
+        "no tensor with a gradient",
+    ),
+    "model_fails": ("return torch.nn.Linear(2, 2), torch.ones(3)", "The model of .* fails"),
+    "compiled": ("return torch.compile(torch.nn.Linear(2, 2)), torch.ones(2)", "compiled model"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_in_a_file_are_explained(name: str, tmp_path: Path, worker: WorkerProcess) -> None:
+    body, expected = MISTAKES[name]
+    function = "missing" if body is None else "make_model"
+    file = tmp_path / f"{name}.py"
+    file.write_text(f"import torch\n\ndef {'something' if body is None else function}():\n")
+    with file.open("a") as text:
+        text.write(f"    {body or 'pass'}\n")
+    with pytest.raises(BenchError, match=expected):
+        worker.ask("model", file=str(file), function=function, phase="step")
+
+
+def test_what_names_no_function_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MalformedFileError, match="There is no file"):
+        profile(str(tmp_path / "nothing.py"))
+    for target in ("net.txt:make_model", "torch", f"{EXAMPLE}:not a name"):
+        with pytest.raises(BenchError, match="expected file"):
+            profile(target)
+    with pytest.raises(BenchError, match=r"no phase 'stop'\. Did you mean step"):
+        profile(str(EXAMPLE), phase="stop")
+    with pytest.raises(BenchError, match="no program"):
+        profile(str(EXAMPLE), python="no-such-python")
+
+
+def test_an_interrupted_profile_shows_what_was_measured(spinning: Path) -> None:
+    command = [sys.executable, "-m", "tapegrad.cli", "bench", "profile", str(spinning)]
+    options = ["--processes", "1", "--rounds", "500", "--block", "0.01"]
+    process = subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("in place"):
+            break
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=3)  # some visits
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Interrupted: this is what was measured until then." in text
+    assert "Slow" in text
+
+
+#: All operators of the bench as one model, a module for each.
+ALL_OPERATORS = """
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tapegrad.worker.adapter import input_dtype
+from tapegrad.worker.case import Case
+from tapegrad.worker.operators.torch import OPERATORS
+
+class Operator(torch.nn.Module):
+    def __init__(self, case, arrays):
+        super().__init__()
+        self.call = partial(OPERATORS[case.op], **case.attrs)
+        self.inputs = [
+            torch.tensor(
+                np.load(arrays[array.name]).astype(input_dtype(array.kind, case.dtype)),
+                requires_grad=array.grad,
+            )
+            for array in case.inputs
+        ]
+
+    def forward(self):
+        return self.call(*self.inputs)
+
+class Operators(torch.nn.Module):
+    def __init__(self, operators):
+        super().__init__()
+        self.operators = torch.nn.ModuleDict(operators)
+
+    def forward(self):
+        return [operator() for operator in self.operators.values()]
+
+def make_model():
+    cases = json.loads((Path(__file__).parent / "cases.json").read_text())
+    cases = [(Case.from_dict(case), arrays) for case, arrays in cases]
+    return Operators({case.op: Operator(case, arrays) for case, arrays in cases}), ()
+"""
+#: Cases of the bench that are variants of an operator, or that PyTorch composes of others.
+COMPOSED = {
+    "conv2d_pointwise": {"conv2d"},
+    "conv2d_wide": {"conv2d"},
+    "conv2d_strided": {"conv2d"},
+    "conv2d_dilated": {"conv2d"},
+    "conv2d_grouped": {"conv2d"},
+    "conv2d_depthwise": {"conv2d"},
+    "global_avg_pool2d": {"mean"},
+    "split": {"view", "copy"},
+    "transpose": {"view", "copy"},
+    "permute": {"view", "copy"},
+    "slice": {"view", "copy"},
+    "broadcast_to": {"view", "copy"},
+    "sgd": {"add", "sub"},
+    "momentum": {"add", "sub"},
+    "rmsprop": {"add", "mul", "sqrt"},
+    "adam": {"add", "mul", "div", "sqrt"},
+    "multi_head_attention": {"linear", "scaled_dot_product_attention", "view", "reshape"},
+}
+
+
+def test_every_operator_of_the_bench_has_a_canonical_name(
+    tmp_path: Path, worker: WorkerProcess
+) -> None:
+    cases = {case.op: case for case in suites.find("operators").cases if case.size == "small"}
+    saved = [
+        (case.as_dict(), inputs.save(inputs.make_inputs(case, 0), tmp_path / op))
+        for op, case in cases.items()
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(saved))
+    file = tmp_path / "all_operators.py"
+    file.write_text(ALL_OPERATORS)
+    rows = worker.ask("model", file=str(file), function="make_model", phase="forward")["rows"]
+    assert [row["name"] for row in rows if row["operator"] is None] == []
+    found: dict[str, set[str]] = {op: set() for op in cases}
+    for row in rows:
+        for module in row["modules"]:
+            found[module.removeprefix("operators.")].add(row["operator"])
+    assert all(found.values())
+    assert {op: names for op, names in found.items() if not names >= COMPOSED.get(op, {op})} == {}

@@ -1,0 +1,1 @@
+"""Tests of the frameworks that are no part of `make test`: their environments are large."""

@@ -1,0 +1,67 @@
+"""What is particular about MXNet: it returns before it is done, and keeps its own statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tapegrad.bench.frameworks import find
+from tapegrad.bench.process import WorkerProcess
+from tapegrad.bench.suites import cnn_models, fused, operators
+from tests.frameworks.conftest import Check
+
+
+def test_its_environment_is_recorded(tmp_path: Path) -> None:
+    worker = WorkerProcess(find("mxnet"), tmp_path, threads=1, device="cpu", timeout=60)
+    try:
+        assert worker.hello["version"] == "1.9.1"
+        details = worker.hello["details"]
+        assert details["engine"] == "ThreadedEnginePerDevice"
+        assert details["threads"] == 1
+        assert details["oneDNN"]
+    finally:
+        worker.close()
+
+
+def test_what_is_timed_is_finished(check: Check) -> None:
+    """Its engine works on after a call has returned: reading a result must not wait for that."""
+    cases = [case for case in operators.SUITE.cases if (case.op, case.size) == ("matmul", "large")]
+    results = check(cases, ("mxnet",), guards=("values", "reading"))
+    assert [cell.phase for cell in results.cells] == ["forward", "backward"]
+    for cell in results.cells:
+        assert cell.verdict == "checked", cell
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fused_calls_do_what_their_parts_do(dtype: str, check: Check) -> None:
+    wanted = {
+        "conv2d_relu": "composed",
+        "conv2d_batch_norm_relu": "fused: nd.contrib.BatchNormWithReLU",
+        "softmax_cross_entropy": "fused: nd.softmax_cross_entropy",
+    }
+    cases = tuple(
+        case
+        for case in fused.SUITE.cases
+        if case.level == "fused" and case.size == "small" and case.op in wanted
+    )
+    results = check(cases, ("mxnet",), dtype)
+    ops = {key: case.op for key, case in results.case_by_key().items()}
+    assert set(ops.values()) == set(wanted)
+    for cell in results.cells:
+        assert cell.verdict == "checked", cell
+        assert any(note.startswith(wanted[ops[cell.case]]) for note in cell.notes), cell
+
+
+def test_a_network_gives_its_gradients_and_the_statistics_of_batch_norms(check: Check) -> None:
+    """The small ResNet that stands in for the full one, as it trains and as it predicts."""
+    found = {
+        case.stand_in.key: case.stand_in
+        for case in cnn_models.SUITE.cases
+        if case.op == "resnet18" and case.stand_in is not None
+    }
+    results = check(tuple(found.values()), ("mxnet",), "float64")
+    phases = {cell.phase for cell in results.cells}
+    assert phases == {"forward", "backward", "step", "inference"}
+    for cell in results.cells:
+        assert cell.verdict == "checked", cell
