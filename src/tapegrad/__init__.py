@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tapegrad.scalar import SparseProgram as SparseProgram
     from tapegrad.scalar import SparseVars as SparseVars
     from tapegrad.scalar import Var as Var
+    from tapegrad.scalar import VarArray as VarArray
     from tapegrad.scalar import compile as compile
     from tapegrad.scalar import grad as grad
     from tapegrad.scalar import gradcheck as gradcheck

@@ -3,6 +3,7 @@
 from tapegrad._core import Graph, Var, isa, isas, set_isa
 from tapegrad._core import functions as _functions
 from tapegrad._core.functions import *  # noqa: F403  the op table decides what there is
+from tapegrad.scalar.arrays import VarArray, enable
 from tapegrad.scalar.check import gradcheck
 from tapegrad.scalar.program import Minimum, Program, compile
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
@@ -15,6 +16,7 @@ __all__ = [
     "SparseProgram",
     "SparseVars",
     "Var",
+    "VarArray",
     "compile",
     "grad",
     "gradcheck",
@@ -29,3 +31,4 @@ __all__ = [
     "vjp",
 ]
 __all__ += _functions.__all__
+enable()

@@ -6,15 +6,13 @@ from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.scalar.arrays import VarArray
 from tapegrad.scalar.program import as_vars
 
-#: An array of Vars; NumPy calls its type object.
-VarArray: TypeAlias = NDArray[Any]
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 MODES = ("auto", "forward", "reverse")
 
@@ -22,7 +20,7 @@ MODES = ("auto", "forward", "reverse")
 def var_array(items: Any, what: str) -> VarArray:
     """Turn a Var, a sequence or an array of Vars and numbers into an array, shape kept."""
     if isinstance(items, np.ndarray):
-        return items
+        return items.astype(object).view(VarArray)
     shape: tuple[int, ...] = ()
     if isinstance(items, Var | int | float | np.floating | np.integer):
         items = [items]
@@ -31,7 +29,7 @@ def var_array(items: Any, what: str) -> VarArray:
         shape = (len(items),)
     array = np.empty(len(items), dtype=object)
     array[:] = items
-    return array.reshape(shape)
+    return array.reshape(shape).view(VarArray)
 
 
 def gradient(output: Var, wrt: Var | Iterable[Var]) -> Any:
@@ -47,7 +45,7 @@ def pullback(outputs: Any, wrt: Any, cotangents: Any) -> VarArray:
     variables = var_array(wrt, "vjp: wrt")
     _same_shape("vjp: cotangents", weights, ends, "outputs")
     if not ends.size or not variables.size:
-        return np.zeros(variables.shape)
+        return np.zeros(variables.shape, dtype=object).view(VarArray)
     total = _core.functions.dot(weights.ravel().tolist(), ends.ravel().tolist())
     if not isinstance(total, Var):
         raise DTypeError("vjp: expected Vars as outputs, got numbers")
@@ -72,9 +70,11 @@ def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> VarArray:
     shape = ends.shape + variables.shape
     if by_columns(mode, ends.size, variables.size):
         columns = [push(ends.ravel(), variables.ravel(), unit) for unit in np.eye(variables.size)]
-        return np.stack(columns, axis=1).reshape(shape) if columns else np.zeros(shape)
+        return (
+            np.stack(columns, axis=1).reshape(shape) if columns else var_array(np.zeros(shape), "")
+        )
     rows = [gradient(end, variables.ravel()) for end in ends.ravel()]
-    return np.stack(rows).reshape(shape) if rows else np.zeros(shape)
+    return np.stack(rows).reshape(shape) if rows else var_array(np.zeros(shape), "")
 
 
 def dense_hessian(output: Var, wrt: Any) -> VarArray:
@@ -99,6 +99,12 @@ def by_columns(mode: str, rows: int, columns: int) -> bool:
     if mode not in MODES:
         raise OptionError(f"mode: expected one of {', '.join(MODES)}, got {mode!r}")
     return columns < rows if mode == "auto" else mode == "forward"
+
+
+def _joined(parts: list[VarArray], axis: int, shape: tuple[int, ...]) -> VarArray:
+    """Put rows or columns together; without any, there is an empty array."""
+    whole = np.stack(parts, axis=axis) if parts else np.empty(shape, dtype=object)
+    return whole.reshape(shape).view(VarArray)
 
 
 def _same_shape(what: str, array: VarArray, other: VarArray, name: str) -> None:
