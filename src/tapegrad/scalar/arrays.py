@@ -362,9 +362,15 @@ STRUCTURAL: frozenset[Any] = frozenset(
 
 def _plain(value: Any) -> Any:
     """Take the translation off, so that NumPy's own loops run."""
-    if isinstance(value, VarArray):
-        return value.view(np.ndarray)
-    return _array([value]).reshape(()) if isinstance(value, Var) else value
+    match value:
+        case VarArray():
+            return value.view(np.ndarray)
+        case Var():
+            return _array([value]).reshape(())
+        case np.generic() | np.ndarray() if value.dtype.kind in "fiub":
+            return value.astype(np.float64)  # others would ask Vars to take part as arrays
+        case _:
+            return value
 
 
 def _of_vars(result: Any) -> Any:
