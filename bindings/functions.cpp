@@ -1,10 +1,9 @@
-// bindings/functions.cpp -- the functions that record nodes: elementwise, of sequences, gradients.
+// bindings/functions.cpp -- the functions that record nodes: elementwise, and of sequences.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
 #include "numpy.h"
 #include "python.h"
-#include "scalar/derive.h"
 #include "scalar/kernels.h"
 #include "scalar/runner.h"
 
@@ -214,20 +213,6 @@ nb::object where(nb::handle c, nb::handle a, nb::handle b) {
     return make_var(graph, graph->where(ic, ia, ib));
 }
 
-nb::list gradient(const Var& output, nb::handle wrt) {
-    std::vector<NodeId> ids;
-    const Vars vars = vars_of(wrt, "grad: wrt");
-    for (const Var* var : vars.all) {
-        common_graph("grad", output, *var);
-        ids.push_back(var->id);
-    }
-    const NodeId of[1] = {output.id};
-    const auto rows = derive(*output.graph, of, ids);
-    nb::list out;
-    for (NodeId id : rows[0]) out.append(make_var(output.graph, id));
-    return out;
-}
-
 }  // namespace
 
 void bind_functions(nb::module_& m) {
@@ -270,9 +255,6 @@ void bind_functions(nb::module_& m) {
           info(Op::softmax).doc);
     for (const char* name : {"where", "dot", "softmax"}) names.append(name);
     f.attr("__all__") = names;
-    m.def("gradient", &gradient, nb::arg("output"), nb::arg("wrt"),
-          nb::sig("def gradient(output: Var, wrt: collections.abc.Sequence[Var]) -> list[Var]"),
-          "Appends the adjoints of `wrt` to the graph and returns them.");
 }
 
 }  // namespace tapegrad::bindings

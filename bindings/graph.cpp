@@ -219,7 +219,7 @@ nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count,
         items[i] = make_var(graph, id).release().ptr();
         Py_XDECREF(old);
     }
-    return array;
+    return array.attr("view")(nb::module_::import_("tapegrad.scalar.arrays").attr("VarArray"));
 }
 
 nb::tuple operands_tuple(const Var& var) {

@@ -96,6 +96,7 @@ NB_MODULE(_core, m) {
     check_wanted_isa();
     bind_graph(m);
     bind_functions(m);
+    bind_derivatives(m);
     bind_program(m);
     m.def("op_table", &op_table, nb::sig("def op_table() -> list[dict[str, object]]"),
           "The elementwise operations as records: name, arity, domain, ulp, doc, oracle, ...");

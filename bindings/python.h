@@ -57,6 +57,7 @@ const std::shared_ptr<Graph>& common_graph(const char* op, const Var& a, const V
 
 void bind_graph(nb::module_& m);
 void bind_functions(nb::module_& m);
+void bind_derivatives(nb::module_& m);
 void bind_program(nb::module_& m);
 
 }  // namespace tapegrad::bindings

@@ -16,7 +16,7 @@
 #include <algorithm>
 
 #include "../errors.h"
-#include "symbol.h"
+#include "terms.h"
 
 namespace tapegrad {
 namespace {
@@ -45,9 +45,10 @@ class Sweep {
 
    private:
     static constexpr std::uint32_t none = 0xffffffff;
-    struct Term {
+    /// The terms of one node are a list.
+    struct Link {
         std::uint32_t next;
-        NodeId g, d;  ///< d == no_node: the plain term g
+        Term term;
     };
 
     void mark_active() {
@@ -84,61 +85,29 @@ class Sweep {
 
     // ---- contributions ------------------------------------------------------------------------
 
-    void add_term(NodeId to, NodeId g, NodeId d) {
-        if (!active_[to]) return;
-        terms_.push_back({heads_[to], g, d});
+    void add_term(NodeId to, const Term& term) {
+        terms_.push_back({heads_[to], term});
         heads_[to] = static_cast<std::uint32_t>(terms_.size() - 1);
         if (masking_) masked_[to] = true;
     }
 
     /// g as it is.
     void plain(NodeId to, const Symbol& g) {
-        if (active_[to]) add_term(to, g.in(graph_), no_node);
+        if (active_[to]) add_term(to, {g.in(graph_), no_node});
     }
 
-    /// g * d, without the nodes that constants make superfluous.
     void product(NodeId to, NodeId g, const Symbol& d) {
-        if (!active_[to] || d.is(0.0)) return;
-        if (d.is(1.0)) return add_term(to, g, no_node);
-        if (graph_.is_constant(g, 1.0)) return add_term(to, d.in(graph_), no_node);
-        NodeId factor = d.in(graph_);
-        if (masking_ && !graph_.is_constant(factor))
-            return add_term(to, graph_.binary(Op::masked_mul, g, factor), no_node);
-        if (graph_.is_constant(g) && graph_.is_constant(factor))
-            return add_term(to, graph_.binary(Op::mul, g, factor), no_node);
-        add_term(to, g, factor);
+        if (active_[to] && !d.is(0.0)) add_term(to, tapegrad::product(graph_, g, d, masking_));
     }
 
     /// The adjoint of a node from its collected terms.
     NodeId finish(NodeId id) {
         if (is_wrt_[id] && finished_[id] != no_node) return finished_[id];
-        plain_.clear();
-        pairs_.clear();
-        for (std::uint32_t t = heads_[id]; t != none && t != reached; t = terms_[t].next) {
-            if (terms_[t].d == no_node) {
-                plain_.push_back(terms_[t].g);
-            } else {
-                pairs_.push_back(terms_[t].g);
-                pairs_.push_back(terms_[t].d);
-            }
-        }
-        NodeId adjoint = combine();
+        for (std::uint32_t t = heads_[id]; t != none && t != reached; t = terms_[t].next)
+            collected_.add(terms_[t].term);
+        NodeId adjoint = collected_.sum(graph_);
         if (is_wrt_[id]) finished_[id] = adjoint;
         return adjoint;
-    }
-
-    NodeId combine() {
-        if (pairs_.empty()) {
-            if (plain_.empty()) return graph_.constant(0.0);
-            if (plain_.size() == 1) return plain_[0];
-            if (plain_.size() == 2) return graph_.binary(Op::add, plain_[0], plain_[1]);
-            return graph_.nary(Op::sum, plain_);
-        }
-        if (plain_.empty() && pairs_.size() == 2)
-            return graph_.binary(Op::mul, pairs_[0], pairs_[1]);
-        auto p = static_cast<std::uint32_t>(plain_.size());
-        plain_.insert(plain_.end(), pairs_.begin(), pairs_.end());
-        return graph_.nary(Op::sumdot, plain_, p);
     }
 
     // ---- rules --------------------------------------------------------------------------------
@@ -232,18 +201,10 @@ class Sweep {
         }
     }
 
-    /// The product of all other operands, by products from the left and from the right: right also
-    /// where operands are 0.
     void contribute_prod(NodeId g) {
-        const auto n = operands_.size();
-        std::vector<NodeId> left(n), right(n);
-        left[0] = right[n - 1] = graph_.constant(1.0);
-        for (std::size_t i = 1; i < n; ++i) {
-            left[i] = graph_.binary(Op::mul, left[i - 1], operands_[i - 1]);
-            right[n - 1 - i] = graph_.binary(Op::mul, right[n - i], operands_[n - i]);
-        }
-        for (std::size_t i = 0; i < n; ++i)
-            product(operands_[i], g, symbol(graph_.binary(Op::mul, left[i], right[i])));
+        const std::vector<NodeId> operands = operands_;
+        const std::vector<NodeId> others = products_of_others(graph_, operands);
+        for (std::size_t i = 0; i < others.size(); ++i) product(operands[i], g, symbol(others[i]));
     }
 
     void contribute_extreme(NodeId id, NodeId g) {
@@ -326,8 +287,9 @@ class Sweep {
     std::vector<char> active_, is_wrt_, masked_;
     std::vector<NodeId> finished_;  ///< adjoints of wrt nodes
     std::vector<std::uint32_t> heads_;
-    std::vector<Term> terms_;
-    std::vector<NodeId> operands_, plain_, pairs_;
+    std::vector<Link> terms_;
+    Terms collected_;
+    std::vector<NodeId> operands_;
     NodeId lowest_ = 0;
     bool masking_ = false;
 };

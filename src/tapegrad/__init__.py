@@ -35,13 +35,22 @@ if TYPE_CHECKING:
     from tapegrad.scalar import Graph as Graph
     from tapegrad.scalar import Minimum as Minimum
     from tapegrad.scalar import Program as Program
+    from tapegrad.scalar import SparseProgram as SparseProgram
+    from tapegrad.scalar import SparseVars as SparseVars
     from tapegrad.scalar import Var as Var
+    from tapegrad.scalar import VarArray as VarArray
     from tapegrad.scalar import compile as compile
     from tapegrad.scalar import grad as grad
+    from tapegrad.scalar import gradcheck as gradcheck
+    from tapegrad.scalar import hessian as hessian
+    from tapegrad.scalar import hvp as hvp
     from tapegrad.scalar import isa as isa
     from tapegrad.scalar import isas as isas
+    from tapegrad.scalar import jacobian as jacobian
+    from tapegrad.scalar import jvp as jvp
     from tapegrad.scalar import set_isa as set_isa
     from tapegrad.scalar import value_and_grad as value_and_grad
+    from tapegrad.scalar import vjp as vjp
 
     __all__ = ["errors"]
     __all__ += _functions.__all__

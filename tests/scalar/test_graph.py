@@ -296,11 +296,12 @@ def test_object_arrays_of_vars_follow_numpy(xy: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["lt", "le", "gt", "ge", "eq", "ne"])
-def test_comparing_arrays_by_operator_raises_and_names_where(name: str, xy: Any) -> None:
-    """NumPy's comparisons give arrays of bool, so they ask each Var for its truth."""
-    for a, b in ((np.array(xy), 0.0), (xy[0], np.arange(3.0)), (np.arange(3.0), xy[0])):
-        with pytest.raises(TypeError, match=r"tg\.where"):
-            OPERATORS[name](a, b)
+def test_comparing_arrays_gives_vars_or_names_where(name: str, xy: Any) -> None:
+    """Of a plain array of objects NumPy wants bools, so it asks each Var for its truth."""
+    with pytest.raises(TypeError, match=r"tg\.where"):
+        OPERATORS[name](np.array(xy), 0.0)
+    for a, b in ((xy[0], np.arange(3.0)), (np.arange(3.0), xy[0])):
+        assert isinstance(OPERATORS[name](a, b), tg.VarArray)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

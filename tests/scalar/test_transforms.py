@@ -334,7 +334,6 @@ def test_a_result_in_an_array_of_one_is_taken() -> None:
         lambda x: x,
         lambda x: x * x,
         lambda x: None,
-        lambda x: [tg.sum(x)],
         lambda x: (tg.sum(x), 1.0),
         lambda x: "loss",
         lambda x: 1j,

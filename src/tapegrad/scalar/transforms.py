@@ -1,64 +1,25 @@
-"""Derivatives of Vars as Vars, and of Python functions as functions."""
+"""Derivatives of Vars as Vars, and of Python functions as functions.
+
+Every transform takes Vars, and gives Vars of the same graph, or takes a function of an array, and
+gives a function: recorded once for each shape of its argument, compiled, and replayed after.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any, Literal, TypeAlias, overload
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from tapegrad._core import Var
+from tapegrad.errors import DTypeError
+from tapegrad.scalar import derivatives
+from tapegrad.scalar.derivatives import Mode, VarArray
+from tapegrad.scalar.replay import Function, Replayed, SparseReplayed, one_var
+from tapegrad.scalar.sparse import SparseVars, sparse_hessian, sparse_jacobian
 
-from tapegrad import _core
-from tapegrad._core import Graph, Var
-from tapegrad.errors import DTypeError, ShapeError
-from tapegrad.scalar.program import Program, as_vars, compile
-
-#: A function of an array of Vars (or of numbers) to one Var.
-ScalarFunction = Callable[[Any], Any]
+Vars: TypeAlias = Var | Iterable[Var]
 
 
-class Replayed:
-    """A function recorded once per shape of its argument and replayed after.
-
-    What the function does besides arithmetic on its argument (reading globals, printing) happens
-    only when it is recorded.
-    """
-
-    def __init__(self, function: ScalarFunction, dtype: str, returns: str) -> None:
-        self._function = function
-        self._dtype = dtype
-        self._returns = returns
-        self._programs: dict[tuple[int, ...], Program] = {}
-        self.__doc__ = function.__doc__
-
-    def program(self, shape: tuple[int, ...]) -> Program:
-        """Return the compiled program for arguments of this shape."""
-        if shape not in self._programs:
-            x = Graph().inputs(int(np.prod(shape, dtype=np.int64)))
-            loss = self._function(x.reshape(shape) if shape else x[0])
-            if isinstance(loss, np.ndarray) and loss.size == 1:
-                loss = loss.ravel()[0]
-            if isinstance(loss, int | float | np.floating | np.integer) and len(x):
-                loss = x[0].graph.constant(float(loss))
-            if not isinstance(loss, Var):
-                raise DTypeError(
-                    f"{self._returns}: the function must return one Var, "
-                    f"it returned {type(loss).__name__}; reduce arrays with tg.sum"
-                )
-            self._programs[shape] = compile(loss, wrt=x, inputs=x, dtype=self._dtype)
-        return self._programs[shape]
-
-    def __call__(self, x: ArrayLike) -> Any:
-        """Evaluate at one point, an array of any shape."""
-        point = x if isinstance(x, np.ndarray) else np.asarray(x)
-        if point.size == 0:
-            raise ShapeError(f"{self._returns}: expected at least one value, got an empty array")
-        value, gradient = self.program(point.shape)(point.ravel())
-        gradient = gradient.reshape(point.shape)
-        return (value, gradient) if self._returns == "value_and_grad" else gradient
-
-
-def value_and_grad(function: ScalarFunction, *, dtype: str = "float64") -> Replayed:
+def value_and_grad(function: Function, *, dtype: str = "float64") -> Replayed:
     """Turn a function of an array into one that returns its value and its gradient.
 
     The function is recorded with Vars at the first call for each shape, compiled, and replayed at
@@ -68,22 +29,27 @@ def value_and_grad(function: ScalarFunction, *, dtype: str = "float64") -> Repla
         >>> import tapegrad as tg
         >>> f = tg.value_and_grad(lambda x: tg.sum(tg.exp(x)))
         >>> value, gradient = f([0.0, 0.0])
-        >>> value, gradient.tolist()
+        >>> float(value), gradient.tolist()
         (2.0, [1.0, 1.0])
 
     """
-    return Replayed(function, dtype, "value_and_grad")
+
+    def derive(x: VarArray, y: VarArray) -> tuple[VarArray, ...]:
+        loss = one_var(y, "value_and_grad")
+        return y.reshape(()), derivatives.gradient(loss, x)
+
+    return Replayed(function, derive, "value_and_grad", dtype=dtype)
 
 
 @overload
 def grad(output: Var, wrt: Var) -> Var: ...
 @overload
-def grad(output: Var, wrt: Iterable[Var]) -> NDArray[Any]: ...
+def grad(output: Var, wrt: Iterable[Var]) -> VarArray: ...
 @overload
-def grad(output: ScalarFunction) -> Replayed: ...
+def grad(output: Function, *, dtype: str = "float64") -> Replayed: ...
 
 
-def grad(output: Var | ScalarFunction, wrt: Var | Iterable[Var] | None = None) -> Any:
+def grad(output: Var | Function, wrt: Vars | None = None, *, dtype: str = "float64") -> Any:
     """Give the gradient of a Var as Vars of the same graph, or of a function as a function.
 
     Gradients are Vars like any others: combine them, differentiate them again, compile them.
@@ -100,17 +66,242 @@ def grad(output: Var | ScalarFunction, wrt: Var | Iterable[Var] | None = None) -
         [2.0, 4.0]
 
     """
-    if not isinstance(output, Var):
-        if not callable(output):
-            raise DTypeError(f"grad: expected a Var or a function, got {type(output).__name__}")
-        if wrt is not None:
-            raise DTypeError("grad: a function takes its point when called, as tg.grad(f)(x)")
-        return Replayed(output, "float64", "grad")
-    if wrt is None:
-        raise DTypeError("grad: expected the Vars to differentiate by, as tg.grad(y, x)")
-    found = _core.gradient(output, as_vars(wrt, "grad: wrt"))
-    if isinstance(wrt, Var):
-        return found[0]
-    gradient = np.empty(len(found), dtype=object)
-    gradient[:] = found
-    return gradient.reshape(wrt.shape) if isinstance(wrt, np.ndarray) else gradient
+    if isinstance(output, Var):
+        return derivatives.gradient(output, _given(wrt, "grad", "the Vars to differentiate by"))
+
+    def derive(x: VarArray, y: VarArray) -> tuple[VarArray, ...]:
+        return (derivatives.gradient(one_var(y, "grad"), x),)
+
+    return Replayed(_function(output, wrt, "grad"), derive, "grad", dtype=dtype)
+
+
+@overload
+def vjp(outputs: Vars, wrt: Vars, cotangents: Any) -> VarArray: ...
+@overload
+def vjp(outputs: Function, *, dtype: str = "float64") -> Replayed: ...
+
+
+def vjp(
+    outputs: Vars | Function,
+    wrt: Vars | None = None,
+    cotangents: Any = None,
+    *,
+    dtype: str = "float64",
+) -> Any:
+    """Multiply cotangents with the Jacobian, by one reverse sweep.
+
+    Of Vars, the result has the shape of `wrt`. A function becomes one of a point and cotangents,
+    which returns its values and the product.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> values, product = tg.vjp(lambda x: x * x)([1.0, 2.0], [1.0, 10.0])
+        >>> values.tolist(), product.tolist()
+        ([1.0, 4.0], [2.0, 40.0])
+
+    """
+    if _are_vars(outputs):
+        by = _given(wrt, "vjp", "the Vars to differentiate by")
+        return derivatives.pullback(outputs, by, _given(cotangents, "vjp", "cotangents"))
+
+    def derive(x: VarArray, y: VarArray, u: VarArray) -> tuple[VarArray, ...]:
+        return y, derivatives.pullback(y, x, u)
+
+    function = _function(outputs, wrt, "vjp")
+    return Replayed(function, derive, "vjp", second="outputs", dtype=dtype)
+
+
+@overload
+def jvp(outputs: Vars, wrt: Vars, tangents: Any) -> VarArray: ...
+@overload
+def jvp(outputs: Function, *, dtype: str = "float64") -> Replayed: ...
+
+
+def jvp(
+    outputs: Vars | Function,
+    wrt: Vars | None = None,
+    tangents: Any = None,
+    *,
+    dtype: str = "float64",
+) -> Any:
+    """Multiply the Jacobian with tangents, by one forward sweep.
+
+    Of Vars, the result has the shape of `outputs`. A function becomes one of a point and tangents,
+    which returns its values and the product.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> values, product = tg.jvp(lambda x: x * x)([1.0, 2.0], [1.0, 10.0])
+        >>> values.tolist(), product.tolist()
+        ([1.0, 4.0], [2.0, 40.0])
+
+    """
+    if _are_vars(outputs):
+        by = _given(wrt, "jvp", "the Vars to differentiate by")
+        return derivatives.push(outputs, by, _given(tangents, "jvp", "tangents"))
+
+    def derive(x: VarArray, y: VarArray, v: VarArray) -> tuple[VarArray, ...]:
+        return y, derivatives.push(y, x, v)
+
+    function = _function(outputs, wrt, "jvp")
+    return Replayed(function, derive, "jvp", second="inputs", dtype=dtype)
+
+
+@overload
+def hvp(output: Var, wrt: Vars, vector: Any) -> VarArray: ...
+@overload
+def hvp(output: Function, *, dtype: str = "float64") -> Replayed: ...
+
+
+def hvp(
+    output: Var | Function, wrt: Vars | None = None, vector: Any = None, *, dtype: str = "float64"
+) -> Any:
+    """Multiply the Hessian with a vector at the cost of a few gradients, without the Hessian.
+
+    A function becomes one of a point and a vector.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> tg.hvp(lambda x: x[0] ** 2 * x[1])([1.0, 2.0], [1.0, 0.0]).tolist()
+        [4.0, 2.0]
+
+    """
+    if isinstance(output, Var):
+        by = _given(wrt, "hvp", "the Vars to differentiate by")
+        return derivatives.hessian_product(output, by, _given(vector, "hvp", "a vector"))
+
+    def derive(x: VarArray, y: VarArray, v: VarArray) -> tuple[VarArray, ...]:
+        return (derivatives.hessian_product(one_var(y, "hvp"), x, v),)
+
+    return Replayed(_function(output, wrt, "hvp"), derive, "hvp", second="inputs", dtype=dtype)
+
+
+@overload
+def jacobian(
+    outputs: Vars, wrt: Vars, *, mode: Mode = "auto", sparse: Literal[False] = False
+) -> VarArray: ...
+@overload
+def jacobian(
+    outputs: Vars, wrt: Vars, *, mode: Mode = "auto", sparse: Literal[True]
+) -> SparseVars: ...
+@overload
+def jacobian(
+    outputs: Function,
+    *,
+    mode: Mode = "auto",
+    sparse: Literal[False] = False,
+    dtype: str = "float64",
+) -> Replayed: ...
+@overload
+def jacobian(
+    outputs: Function, *, mode: Mode = "auto", sparse: Literal[True], dtype: str = "float64"
+) -> SparseReplayed: ...
+
+
+def jacobian(
+    outputs: Vars | Function,
+    wrt: Vars | None = None,
+    *,
+    mode: Mode = "auto",
+    sparse: bool = False,
+    dtype: str = "float64",
+) -> Any:
+    """Give the Jacobian of Vars as Vars, or of a function as a function.
+
+    Args:
+        outputs: Vars, or a function of an array to Vars.
+        wrt: The Vars to differentiate by; a function takes its point when called.
+        mode: "forward" takes a sweep for each variable, "reverse" one for each output, "auto" the
+            fewer.
+        sparse: Find out which entries there are, and take a sweep for each group of variables (or
+            outputs) that do not meet. The result is a `SparseVars`, or a function that returns
+            scipy.sparse arrays of shape (outputs, variables); both know their `sweeps`.
+        dtype: Of the compiled function.
+
+    Dense results have the shape of the outputs, then that of the variables.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> tg.jacobian(lambda x: x[1:] * x[:-1])([1.0, 2.0, 3.0]).tolist()
+        [[2.0, 1.0, 0.0], [0.0, 3.0, 2.0]]
+        >>> banded = tg.jacobian(lambda x: x[1:] * x[:-1], sparse=True)
+        >>> banded([1.0, 2.0, 3.0]).nnz, banded.sweeps
+        (4, 2)
+
+    """
+    if _are_vars(outputs):
+        by = _given(wrt, "jacobian", "the Vars to differentiate by")
+        return (sparse_jacobian if sparse else derivatives.dense_jacobian)(outputs, by, mode)
+    function = _function(outputs, wrt, "jacobian")
+    derivatives.by_columns(mode, 1, 1)  # an unknown mode is told at once
+    if sparse:
+        return SparseReplayed(function, lambda x, y: sparse_jacobian(y, x, mode), "jacobian", dtype)
+    return Replayed(
+        function, lambda x, y: (derivatives.dense_jacobian(y, x, mode),), "jacobian", dtype=dtype
+    )
+
+
+@overload
+def hessian(output: Var, wrt: Vars, *, sparse: Literal[False] = False) -> VarArray: ...
+@overload
+def hessian(output: Var, wrt: Vars, *, sparse: Literal[True]) -> SparseVars: ...
+@overload
+def hessian(
+    output: Function, *, sparse: Literal[False] = False, dtype: str = "float64"
+) -> Replayed: ...
+@overload
+def hessian(
+    output: Function, *, sparse: Literal[True], dtype: str = "float64"
+) -> SparseReplayed: ...
+
+
+def hessian(
+    output: Var | Function, wrt: Vars | None = None, *, sparse: bool = False, dtype: str = "float64"
+) -> Any:
+    """Give the second derivatives of a Var as Vars, or of a function as a function.
+
+    With `sparse`, as for `jacobian`: the symmetric matrix takes a handful of sweeps where every
+    term of the function has few variables.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> tg.hessian(lambda x: x[0] ** 2 * x[1])([1.0, 2.0]).tolist()
+        [[4.0, 2.0], [2.0, 0.0]]
+        >>> chain = tg.hessian(lambda x: tg.sum((x[1:] - x[:-1] ** 2) ** 2), sparse=True)
+        >>> chain([0.0] * 1000).shape, chain.sweeps
+        ((1000, 1000), 3)
+
+    """
+    if isinstance(output, Var):
+        by = _given(wrt, "hessian", "the Vars to differentiate by")
+        return (sparse_hessian if sparse else derivatives.dense_hessian)(output, by)
+    function = _function(output, wrt, "hessian")
+    if sparse:
+        return SparseReplayed(
+            function, lambda x, y: sparse_hessian(one_var(y, "hessian"), x), "hessian", dtype
+        )
+    return Replayed(
+        function,
+        lambda x, y: (derivatives.dense_hessian(one_var(y, "hessian"), x),),
+        "hessian",
+        dtype=dtype,
+    )
+
+
+def _are_vars(outputs: object) -> bool:
+    """Tell Vars from functions: whatever cannot be called is taken for Vars."""
+    return isinstance(outputs, Var) or not callable(outputs)
+
+
+def _given(argument: Any, name: str, what: str) -> Any:
+    if argument is None:
+        raise DTypeError(f"{name}: Vars need {what} too")
+    return argument
+
+
+def _function(function: object, wrt: object, name: str) -> Callable[..., Any]:
+    if not callable(function):
+        raise DTypeError(f"{name}: expected a Var or a function, got {type(function).__name__}")
+    if wrt is not None:
+        raise DTypeError(f"{name}: a function takes its point when called, as tg.{name}(f)(x)")
+    return function

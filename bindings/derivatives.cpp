@@ -1,0 +1,130 @@
+// bindings/derivatives.cpp -- derivatives as nodes, by rows and by columns; patterns and colours.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <cstring>
+
+#include "numpy.h"
+#include "python.h"
+#include "scalar/derive.h"
+#include "scalar/push.h"
+#include "scalar/sparsity.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+/// The nodes of Vars, all of one graph; `graph` is that one once it is known.
+std::vector<NodeId> nodes_of(const char* op, const Vars& vars, std::shared_ptr<Graph>& graph) {
+    std::vector<NodeId> ids;
+    for (const Var* var : vars.all) {
+        if (!graph) graph = var->graph;
+        if (graph != var->graph) raise_two_graphs(op);
+        ids.push_back(var->id);
+    }
+    return ids;
+}
+
+nb::list as_vars(const std::shared_ptr<Graph>& graph, const std::vector<NodeId>& ids) {
+    nb::list out;
+    for (NodeId id : ids) out.append(make_var(graph, id));
+    return out;
+}
+
+nb::list gradient(const Var& output, nb::handle wrt) {
+    std::shared_ptr<Graph> graph = output.graph;
+    const Vars vars = vars_of(wrt, "grad: wrt");
+    const std::vector<NodeId> ids = nodes_of("grad", vars, graph);
+    const NodeId of[1] = {output.id};
+    return as_vars(graph, derive(*graph, of, ids)[0]);
+}
+
+nb::list tangents(nb::handle outputs, nb::handle wrt, nb::handle seeds) {
+    std::shared_ptr<Graph> graph;
+    const Vars of = vars_of(outputs, "jvp: outputs"), by = vars_of(wrt, "jvp: wrt");
+    const std::vector<NodeId> ends = nodes_of("jvp", of, graph),
+                              starts = nodes_of("jvp", by, graph);
+    const nb::object items = items_of(seeds, "jvp: expected a sequence of Vars and numbers");
+    if (PyTuple_GET_SIZE(items.ptr()) != static_cast<Py_ssize_t>(starts.size()))
+        raise("ShapeError", "jvp: expected a tangent for each of " + std::to_string(starts.size()) +
+                                " variables, got " + std::to_string(PyTuple_GET_SIZE(items.ptr())));
+    std::vector<NodeId> directions;
+    for (nb::handle item : items) {
+        Operand operand;
+        if (!to_operand(item.ptr(), operand))
+            raise("DTypeError",
+                  "jvp: tangents are Vars and numbers, got a " + type_name(item.ptr()));
+        if (operand.var && operand.var->graph != graph) raise_two_graphs("jvp");
+        directions.push_back(operand.in(*graph));
+    }
+    if (ends.empty()) return nb::list();
+    return as_vars(graph, push(*graph, ends, starts, directions));
+}
+
+// ---- patterns ---------------------------------------------------------------------------------
+
+nb::object array_of_indices(const std::vector<std::uint32_t>& values) {
+    npy_intp size = static_cast<npy_intp>(values.size());
+    nb::object array = nb::steal(PyArray_SimpleNew(1, &size, NPY_INT32));
+    if (!array.is_valid()) throw nb::python_error();
+    if (size)
+        std::memcpy(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())), values.data(),
+                    values.size() * sizeof(std::uint32_t));
+    return array;
+}
+
+const Pattern& square(const Pattern& pattern) {
+    if (pattern.rows() != pattern.width)
+        raise("ShapeError", "Pattern: expected as many rows as columns, got " +
+                                std::to_string(pattern.rows()) + " and " +
+                                std::to_string(pattern.width));
+    return pattern;
+}
+
+nb::object pattern_of(nb::handle outputs, nb::handle wrt) {
+    std::shared_ptr<Graph> graph;
+    const Vars of = vars_of(outputs, "jacobian: outputs"), by = vars_of(wrt, "jacobian: wrt");
+    const std::vector<NodeId> ends = nodes_of("jacobian", of, graph);
+    const std::vector<NodeId> starts = nodes_of("jacobian", by, graph);
+    if (!graph) return nb::cast(Pattern{});
+    return nb::cast(dependence(*graph, ends, starts));
+}
+
+}  // namespace
+
+void bind_derivatives(nb::module_& m) {
+    m.def("gradient", &gradient, nb::arg("output"), nb::arg("wrt"),
+          nb::sig("def gradient(output: Var, wrt: collections.abc.Sequence[Var]) -> list[Var]"),
+          "Appends the adjoints of `wrt` to the graph and returns them.");
+    m.def("tangents", &tangents, nb::arg("outputs"), nb::arg("wrt"), nb::arg("seeds"),
+          nb::sig("def tangents(outputs: collections.abc.Sequence[Var], wrt: "
+                  "collections.abc.Sequence[Var], seeds: collections.abc.Sequence[Var | float]) -> "
+                  "list[Var]"),
+          "Appends the tangents of `outputs` to the graph, where wrt[i] moves by seeds[i].");
+    m.def("dependence", &pattern_of, nb::arg("outputs"), nb::arg("wrt"),
+          nb::sig("def dependence(outputs: collections.abc.Sequence[Var], wrt: "
+                  "collections.abc.Sequence[Var]) -> Pattern"),
+          "Which of `wrt` each output depends on, other than by steps.");
+#define INDICES "numpy.typing.NDArray[numpy.int32]"
+    nb::class_<Pattern>(m, "Pattern", "The places of a matrix that may be other than 0, by rows.")
+        .def_prop_ro(
+            "starts", [](const Pattern& p) { return array_of_indices(p.starts); },
+            nb::sig("def starts(self) -> " INDICES), "Where each row begins in `columns`.")
+        .def_prop_ro(
+            "columns", [](const Pattern& p) { return array_of_indices(p.columns); },
+            nb::sig("def columns(self) -> " INDICES), "The columns of all rows.")
+        .def("transposed", &Pattern::transposed, "Rows as columns.")
+        .def(
+            "symmetric", [](const Pattern& p) { return square(p).symmetric(); },
+            "With (j, i) wherever (i, j) is.")
+        .def(
+            "colour_columns", [](const Pattern& p) { return array_of_indices(colour_columns(p)); },
+            nb::sig("def colour_columns(self) -> " INDICES),
+            "A colour for each column; no row has two columns of one colour.")
+        .def(
+            "colour_symmetric",
+            [](const Pattern& p) { return array_of_indices(colour_symmetric(square(p))); },
+            nb::sig("def colour_symmetric(self) -> " INDICES),
+            "A star colouring of the columns of a symmetric matrix.");
+}
+
+}  // namespace tapegrad::bindings

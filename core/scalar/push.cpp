@@ -1,0 +1,254 @@
+// core/scalar/push.cpp -- forward-mode differentiation.
+//
+// Nodes are visited in their order, those only that move and that an output needs. A tangent is one
+// node, the sum of the operands' tangents times the derivative text of ops.def; the other
+// operations have the rules below. `where` chooses between tangents, so nothing has to be masked:
+// what the branch not taken would give is not looked at.
+#include "push.h"
+
+#include "../errors.h"
+#include "terms.h"
+
+namespace tapegrad {
+namespace {
+
+class Push {
+   public:
+    Push(Graph& graph, std::span<const NodeId> outputs) : graph_(graph), size_(graph.size()) {
+        needed_.assign(size_, false);
+        for (NodeId id : outputs) needed_[id] = true;
+        for (NodeId id = static_cast<NodeId>(size_); id-- > 0;)
+            if (needed_[id])
+                for (NodeId operand : graph.operands(id)) needed_[operand] = true;
+        tangents_.assign(size_, no_node);
+    }
+
+    std::vector<NodeId> run(std::span<const NodeId> outputs, std::span<const NodeId> wrt,
+                            std::span<const NodeId> seeds) {
+        auto first = static_cast<NodeId>(size_);
+        for (std::size_t i = 0; i < wrt.size(); ++i) {
+            seed(wrt[i], seeds[i]);
+            first = std::min(first, wrt[i]);
+        }
+        for (NodeId id = first; id < size_; ++id)
+            if (needed_[id] && !is_seeded(id) && moves(id)) visit(id);
+        std::vector<NodeId> found;
+        for (NodeId id : outputs) found.push_back(tangent(id).in(graph_));
+        return found;
+    }
+
+   private:
+    void seed(NodeId id, NodeId value) {
+        if (seeded_.empty()) seeded_.assign(size_, false);
+        // A variable that is named twice moves by both.
+        tangents_[id] = seeded_[id] ? graph_.binary(Op::add, tangents_[id], value) : value;
+        seeded_[id] = true;
+    }
+    bool is_seeded(NodeId id) const { return seeded_[id]; }
+
+    bool moves(NodeId id) const {
+        for (NodeId operand : graph_.operands(id))
+            if (tangents_[operand] != no_node) return true;
+        return false;
+    }
+
+    Symbol symbol(NodeId id) { return {graph_, id}; }
+    Symbol tangent(NodeId id) {
+        return tangents_[id] == no_node ? Symbol(0.0) : symbol(tangents_[id]);
+    }
+
+    /// The operand's tangent times d.
+    void along(NodeId operand, const Symbol& d) {
+        if (tangents_[operand] != no_node && !d.is(0.0))
+            terms_.add(product(graph_, tangents_[operand], d, false));
+    }
+    void plain(const Symbol& t) {
+        if (!t.is(0.0)) terms_.add({t.in(graph_), no_node});
+    }
+
+    void visit(NodeId id) {
+        // Copied: recording nodes moves the arrays that operands() looks into.
+        auto seen = graph_.operands(id);
+        const std::vector<NodeId> operands(seen.begin(), seen.end());
+        switch (graph_.op(id)) {
+            case Op::softmax:
+                return visit_softmax(id, operands);
+            case Op::softmax_vjp:
+                return visit_softmax_vjp(id, operands);
+            case Op::projection:
+                return;  // its header has done it
+            case Op::loop:
+                throw GradError("jvp: a loop has no derivative yet; unroll it in Python");
+            case Op::masked_mul:
+                collect_masked_mul(operands);
+                break;
+            default:
+                collect(id, operands);
+        }
+        if (!terms_.empty()) tangents_[id] = terms_.sum(graph_);
+    }
+
+    void collect_masked_mul(std::span<const NodeId> operands) {
+        const Symbol a = symbol(operands[0]), b = symbol(operands[1]), zero = 0.0;
+        if (tangents_[operands[0]] != no_node) plain(masked_mul(tangent(operands[0]), b));
+        if (tangents_[operands[1]] != no_node)
+            plain(where(a == zero, zero, masked_mul(tangent(operands[1]), a)));
+    }
+
+    void collect(NodeId id, std::span<const NodeId> operands) {
+        switch (graph_.op(id)) {
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da)                   \
+    case Op::name: {                                                           \
+        [[maybe_unused]] const Symbol a = symbol(operands[0]), y = symbol(id); \
+        along(operands[0], da);                                                \
+        break;                                                                 \
+    }
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db)               \
+    case Op::name: {                                                           \
+        [[maybe_unused]] const Symbol a = symbol(operands[0]);                 \
+        [[maybe_unused]] const Symbol b = symbol(operands[1]), y = symbol(id); \
+        if (tangents_[operands[0]] != no_node) along(operands[0], da);         \
+        if (tangents_[operands[1]] != no_node) along(operands[1], db);         \
+        break;                                                                 \
+    }
+#include "ops.def"
+#undef OP1
+#undef OP2
+            case Op::where: {
+                const Symbol a = tangent(operands[1]), b = tangent(operands[2]);
+                if (!(a.is(0.0) && b.is(0.0))) plain(where(symbol(operands[0]), a, b));
+                break;
+            }
+            case Op::sum:
+                for (NodeId operand : operands) plain(tangent(operand));
+                break;
+            case Op::dot:
+                collect_pairs(operands);
+                break;
+            case Op::sumdot: {
+                const std::uint32_t p = graph_.node(id).b;
+                for (NodeId operand : operands.first(p)) plain(tangent(operand));
+                collect_pairs(operands.subspan(p));
+                break;
+            }
+            case Op::prod: {
+                const std::vector<NodeId> others = products_of_others(graph_, operands);
+                for (std::size_t i = 0; i < operands.size(); ++i)
+                    along(operands[i], symbol(others[i]));
+                break;
+            }
+            case Op::max:
+            case Op::min:
+                collect_extreme(id, operands);
+                break;
+            case Op::logsumexp: {
+                const auto n = static_cast<std::uint32_t>(operands.size());
+                const NodeId header = graph_.multi(Op::softmax, operands, n);
+                for (std::uint32_t i = 0; i < n; ++i) along(operands[i], symbol(header + 1 + i));
+                break;
+            }
+            default:
+                break;  // inputs and constants
+        }
+    }
+
+    void collect_pairs(std::span<const NodeId> operands) {
+        for (std::size_t i = 0; i + 1 < operands.size(); i += 2) {
+            along(operands[i], symbol(operands[i + 1]));
+            along(operands[i + 1], symbol(operands[i]));
+        }
+    }
+
+    /// The mean of the tangents of those operands that are the extreme.
+    void collect_extreme(NodeId id, std::span<const NodeId> operands) {
+        std::vector<NodeId> hits, moved;
+        for (NodeId operand : operands) {
+            hits.push_back(graph_.binary(Op::eq, operand, id));
+            if (tangents_[operand] != no_node)
+                moved.push_back(
+                    where(symbol(hits.back()), tangent(operand), Symbol(0.0)).in(graph_));
+        }
+        plain(symbol(graph_.nary(Op::sum, moved)) / symbol(graph_.nary(Op::sum, hits)));
+    }
+
+    // ---- softmax ------------------------------------------------------------------------------
+
+    std::vector<NodeId> tangents_of(std::span<const NodeId> nodes) {
+        std::vector<NodeId> found;
+        for (NodeId node : nodes) found.push_back(tangent(node).in(graph_));
+        return found;
+    }
+
+    bool any_moves(std::span<const NodeId> nodes) const {
+        for (NodeId node : nodes)
+            if (tangents_[node] != no_node) return true;
+        return false;
+    }
+
+    /// y_i (t_i - y.t) for all i, as a header: the matrix diag(y) - y y' is softmax's Jacobian.
+    NodeId rotated(std::span<const NodeId> y, std::span<const NodeId> t) {
+        std::vector<NodeId> both(y.begin(), y.end());
+        both.insert(both.end(), t.begin(), t.end());
+        return graph_.multi(Op::softmax_vjp, both, static_cast<std::uint32_t>(y.size()));
+    }
+
+    void visit_softmax(NodeId id, std::span<const NodeId> operands) {
+        std::vector<NodeId> y;
+        for (std::uint32_t i = 0; i < operands.size(); ++i) y.push_back(id + 1 + i);
+        const NodeId header = rotated(y, tangents_of(operands));
+        move_results(id, y.size(), [&](std::uint32_t i) { return header + 1 + i; });
+    }
+
+    /// Of y_i (g_i - y.g): the same matrix times the tangents of g, and by the product rule
+    /// ty_i (g_i - y.g) - y_i (ty.g).
+    void visit_softmax_vjp(NodeId id, std::span<const NodeId> operands) {
+        const auto n = operands.size() / 2;
+        const auto y = operands.first(n), g = operands.subspan(n);
+        std::vector<Terms> parts(n);
+        if (any_moves(g)) {
+            const NodeId header = rotated(y, tangents_of(g));
+            for (std::uint32_t i = 0; i < n; ++i) parts[i].add({header + 1 + i, no_node});
+        }
+        if (any_moves(y)) {
+            const std::vector<NodeId> ty = tangents_of(y);
+            const Symbol mean = symbol(dot(y, g)), change = symbol(dot(ty, g));
+            for (std::uint32_t i = 0; i < n; ++i) {
+                parts[i].add({ty[i], (symbol(g[i]) - mean).in(graph_)});
+                parts[i].add({y[i], (-change).in(graph_)});
+            }
+        }
+        move_results(id, n, [&](std::uint32_t i) { return parts[i].sum(graph_); });
+    }
+
+    NodeId dot(std::span<const NodeId> a, std::span<const NodeId> b) {
+        std::vector<NodeId> pairs;
+        for (std::size_t i = 0; i < a.size(); ++i) {
+            pairs.push_back(a[i]);
+            pairs.push_back(b[i]);
+        }
+        return graph_.nary(Op::dot, pairs);
+    }
+
+    /// Gives the results of a header their tangents; who was seeded keeps the seed.
+    template <class Tangent>
+    void move_results(NodeId header, std::size_t count, Tangent&& tangent) {
+        for (std::uint32_t i = 0; i < count; ++i)
+            if (!is_seeded(header + 1 + i)) tangents_[header + 1 + i] = tangent(i);
+    }
+
+    Graph& graph_;
+    const std::size_t size_;
+    std::vector<char> needed_, seeded_;
+    std::vector<NodeId> tangents_;
+    Terms terms_;
+};
+
+}  // namespace
+
+std::vector<NodeId> push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
+                         std::span<const NodeId> seeds) {
+    if (wrt.empty()) return std::vector<NodeId>(outputs.size(), graph.constant(0.0));
+    return Push(graph, outputs).run(outputs, wrt, seeds);
+}
+
+}  // namespace tapegrad

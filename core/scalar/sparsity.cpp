@@ -1,0 +1,206 @@
+// core/scalar/sparsity.cpp -- patterns by propagation, and greedy colourings.
+#include "sparsity.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <numeric>
+
+namespace tapegrad {
+namespace {
+
+using Set = std::vector<std::uint32_t>;
+using SharedSet = std::shared_ptr<const Set>;
+
+/// Whether a result's derivative by its first or second operand is 0 everywhere, as of a
+/// comparison.
+bool is_flat(const char* derivative) { return std::strcmp(derivative, "0.0") == 0; }
+
+/// Follows the variables through the graph. A node has the set of those it depends on, shared with
+/// an operand where it is the same, and let go after its last use.
+class Propagation {
+   public:
+    Propagation(const Graph& graph, std::span<const NodeId> outputs, std::size_t variables)
+        : graph_(graph), uses_(graph.size(), 0), sets_(graph.size()), seen_(variables, 0) {
+        for (NodeId id : outputs) ++uses_[id];
+        for (auto id = static_cast<NodeId>(graph.size()); id-- > 0;)
+            if (uses_[id])
+                for (NodeId operand : graph.operands(id)) ++uses_[operand];
+    }
+
+    void start(NodeId id, std::uint32_t variable) {
+        Set set = sets_[id] ? *sets_[id] : Set{};
+        set.push_back(variable);
+        sets_[id] = std::make_shared<const Set>(std::move(set));
+        started_.push_back(id);
+    }
+
+    void run() {
+        std::sort(started_.begin(), started_.end());
+        for (NodeId id = 0; id < sets_.size(); ++id) {
+            if (!uses_[id]) continue;
+            if (!std::binary_search(started_.begin(), started_.end(), id)) sets_[id] = united(id);
+            for (NodeId operand : graph_.operands(id))
+                if (--uses_[operand] == 0) sets_[operand].reset();
+        }
+    }
+
+    const Set& of(NodeId id) const {
+        static const Set empty;
+        return sets_[id] ? *sets_[id] : empty;
+    }
+
+   private:
+    SharedSet united(NodeId id) {
+        const OpInfo& op = info(graph_.op(id));
+        const auto operands = graph_.operands(id);
+        parts_.clear();
+        for (std::size_t i = 0; i < operands.size(); ++i) {
+            const bool chooses = graph_.op(id) == Op::where && i == 0;
+            const bool flat = chooses || (i == 0 && is_flat(op.da)) || (i == 1 && is_flat(op.db));
+            const SharedSet& part = sets_[operands[i]];
+            if (!flat && part && (parts_.empty() || parts_.back() != part)) parts_.push_back(part);
+        }
+        if (parts_.empty()) return nullptr;
+        const auto largest = std::max_element(
+            parts_.begin(), parts_.end(),
+            [](const SharedSet& a, const SharedSet& b) { return a->size() < b->size(); });
+        std::swap(*parts_.begin(), *largest);
+        return merged();
+    }
+
+    /// The union of the parts, which is the first of them if the others add nothing.
+    SharedSet merged() {
+        ++stamp_;
+        for (std::uint32_t variable : *parts_[0]) seen_[variable] = stamp_;
+        Set added;
+        for (std::size_t i = 1; i < parts_.size(); ++i)
+            for (std::uint32_t variable : *parts_[i])
+                if (seen_[variable] != stamp_) {
+                    seen_[variable] = stamp_;
+                    added.push_back(variable);
+                }
+        if (added.empty()) return parts_[0];
+        added.insert(added.end(), parts_[0]->begin(), parts_[0]->end());
+        std::sort(added.begin(), added.end());
+        return std::make_shared<const Set>(std::move(added));
+    }
+
+    const Graph& graph_;
+    std::vector<std::uint32_t> uses_;
+    std::vector<SharedSet> sets_;
+    std::vector<NodeId> started_;
+    std::vector<SharedSet> parts_;
+    std::vector<std::uint32_t> seen_;
+    std::uint32_t stamp_ = 0;
+};
+
+constexpr std::uint32_t uncoloured = 0xffffffff;
+
+/// Columns with many neighbours first: they are the hardest to place.
+std::vector<std::uint32_t> by_degree(const Pattern& columns) {
+    std::vector<std::uint32_t> order(columns.rows());
+    std::iota(order.begin(), order.end(), 0u);
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+        return columns.row(a).size() > columns.row(b).size();
+    });
+    return order;
+}
+
+/// The smallest colour that is not forbidden for `column`.
+class Palette {
+   public:
+    explicit Palette(std::size_t columns) : forbidden_for_(columns + 1, uncoloured) {}
+    void forbid(std::uint32_t colour, std::uint32_t column) {
+        if (colour != uncoloured) forbidden_for_[colour] = column;
+    }
+    std::uint32_t smallest(std::uint32_t column) const {
+        std::uint32_t colour = 0;
+        while (forbidden_for_[colour] == column) ++colour;
+        return colour;
+    }
+
+   private:
+    std::vector<std::uint32_t> forbidden_for_;
+};
+
+}  // namespace
+
+Pattern Pattern::transposed() const {
+    Pattern out;
+    out.width = static_cast<std::uint32_t>(rows());
+    out.starts.assign(width + 1, 0);
+    for (std::uint32_t column : columns) ++out.starts[column + 1];
+    std::partial_sum(out.starts.begin(), out.starts.end(), out.starts.begin());
+    out.columns.resize(columns.size());
+    std::vector<std::uint32_t> next(out.starts.begin(), out.starts.end() - 1);
+    for (std::uint32_t i = 0; i < rows(); ++i)
+        for (std::uint32_t column : row(i)) out.columns[next[column]++] = i;
+    return out;
+}
+
+Pattern Pattern::symmetric() const {
+    const Pattern across = transposed();
+    Pattern out;
+    out.width = width;
+    for (std::size_t i = 0; i < rows(); ++i) {
+        const auto a = row(i), b = across.row(i);
+        std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(out.columns));
+        out.starts.push_back(static_cast<std::uint32_t>(out.columns.size()));
+    }
+    return out;
+}
+
+Pattern dependence(const Graph& graph, std::span<const NodeId> outputs,
+                   std::span<const NodeId> wrt) {
+    Propagation propagation(graph, outputs, wrt.size());
+    for (std::uint32_t i = 0; i < wrt.size(); ++i) propagation.start(wrt[i], i);
+    propagation.run();
+    Pattern pattern;
+    pattern.width = static_cast<std::uint32_t>(wrt.size());
+    for (NodeId id : outputs) {
+        const Set& set = propagation.of(id);
+        pattern.columns.insert(pattern.columns.end(), set.begin(), set.end());
+        pattern.starts.push_back(static_cast<std::uint32_t>(pattern.columns.size()));
+    }
+    return pattern;
+}
+
+std::vector<std::uint32_t> colour_columns(const Pattern& pattern) {
+    const Pattern columns = pattern.transposed();
+    std::vector<std::uint32_t> colours(pattern.width, uncoloured);
+    Palette palette(pattern.width);
+    for (std::uint32_t column : by_degree(columns)) {
+        for (std::uint32_t row : columns.row(column))
+            for (std::uint32_t other : pattern.row(row)) palette.forbid(colours[other], column);
+        colours[column] = palette.smallest(column);
+    }
+    return colours;
+}
+
+std::vector<std::uint32_t> colour_symmetric(const Pattern& pattern) {
+    std::vector<std::uint32_t> colours(pattern.width, uncoloured);
+    Palette palette(pattern.width);
+    for (std::uint32_t column : by_degree(pattern)) {
+        for (std::uint32_t near : pattern.row(column)) {
+            if (near == column) continue;
+            palette.forbid(colours[near], column);
+            // No path of four columns may have two colours only.
+            for (std::uint32_t far : pattern.row(near)) {
+                if (far == column || far == near || colours[far] == uncoloured) continue;
+                if (colours[near] == uncoloured) {
+                    palette.forbid(colours[far], column);
+                    continue;
+                }
+                for (std::uint32_t end : pattern.row(far))
+                    if (end != far && end != near && colours[end] == colours[near])
+                        palette.forbid(colours[far], column);
+            }
+        }
+        colours[column] = palette.smallest(column);
+    }
+    return colours;
+}
+
+}  // namespace tapegrad

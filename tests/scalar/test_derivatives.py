@@ -1,0 +1,247 @@
+"""jvp, vjp, hvp, jacobian and hessian, of Vars and of functions, dense and sparse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import rosen, rosen_der, rosen_hess, rosen_hess_prod
+
+import tapegrad as tg
+from tests.scalar.random_graphs import SHAPES, grow
+
+#: For calls that the types forbid.
+untyped: Any = tg
+POINT = np.array([0.3, -0.7, 1.1, 0.4, -0.2])
+
+
+def chain(x: Any) -> Any:
+    """Rosenbrock's valley in any number of dimensions."""
+    return tg.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def curve(x: Any) -> Any:
+    """Three numbers of five."""
+    return np.array([tg.prod(x), tg.logsumexp(x[:3]), tg.dot(tg.softmax(x), x * x)], dtype=object)
+
+
+def test_the_valley_agrees_with_scipy(isa: str) -> None:
+    v = np.linspace(-1, 1, 5)
+    value, gradient = tg.value_and_grad(chain)(POINT)
+    np.testing.assert_allclose(value, rosen(POINT), rtol=1e-13)
+    np.testing.assert_allclose(gradient, rosen_der(POINT), rtol=1e-12)
+    np.testing.assert_allclose(tg.hessian(chain)(POINT), rosen_hess(POINT), rtol=1e-12)
+    np.testing.assert_allclose(tg.hvp(chain)(POINT, v), rosen_hess_prod(POINT, v), rtol=1e-12)
+    sparse = tg.hessian(chain, sparse=True)
+    matrix = sparse(POINT)
+    assert isinstance(matrix, scipy.sparse.csr_array)
+    np.testing.assert_allclose(matrix.toarray(), rosen_hess(POINT), rtol=1e-12)
+
+
+def test_a_long_valley_takes_a_handful_of_sweeps() -> None:
+    n = 10_000
+    hessian = tg.hessian(chain, sparse=True)
+    x = np.linspace(-1, 1, n)
+    matrix = hessian(x)
+    assert hessian.sweeps == 3
+    assert matrix.shape == (n, n)
+    assert matrix.nnz == 3 * n - 2
+    v = np.sin(np.arange(n))
+    np.testing.assert_allclose(matrix @ v, rosen_hess_prod(x, v), rtol=1e-11, atol=1e-9)
+
+
+def test_an_arrow_takes_two_sweeps() -> None:
+    """The first variable meets all others: columns alone would take as many sweeps as there are."""
+    hessian = tg.hessian(lambda x: tg.sum(x[0] * x[1:] ** 2), sparse=True)
+    x = np.arange(1.0, 51.0)
+    found = hessian(x).toarray()
+    wanted = np.diag(np.r_[0.0, np.full(49, 2 * x[0])])
+    wanted[0, 1:] = wanted[1:, 0] = 2 * x[1:]
+    np.testing.assert_allclose(found, wanted, rtol=1e-14)
+    assert hessian.sweeps == 2
+
+
+def differences(function: Any, x: Any, step: float = 1e-6) -> Any:
+    """The Jacobian by central differences of the replayed values."""
+    program = tg.jvp(function)
+    zero = np.zeros_like(x)
+    columns = [
+        (program(x + step * unit, zero)[0] - program(x - step * unit, zero)[0]) / (2 * step)
+        for unit in np.eye(len(x))
+    ]
+    return np.stack(columns, axis=-1)
+
+
+@pytest.mark.parametrize("mode", ["auto", "forward", "reverse"])
+def test_jacobians_agree_with_differences(mode: Any, isa: str) -> None:
+    wanted = differences(curve, POINT)
+    dense = tg.jacobian(curve, mode=mode)(POINT)
+    np.testing.assert_allclose(dense, wanted, rtol=1e-7, atol=1e-9)
+    sparse = tg.jacobian(curve, mode=mode, sparse=True)
+    np.testing.assert_allclose(sparse(POINT).toarray(), wanted, rtol=1e-7, atol=1e-9)
+
+
+def test_products_agree_with_the_jacobian() -> None:
+    jacobian = tg.jacobian(curve)(POINT)
+    v, u = np.linspace(1, 2, 5), np.array([1.0, -2.0, 0.5])
+    values, along = tg.jvp(curve)(POINT, v)
+    np.testing.assert_allclose(along, jacobian @ v, rtol=1e-13)
+    again, back = tg.vjp(curve)(POINT, u)
+    np.testing.assert_allclose(back, u @ jacobian, rtol=1e-13)
+    np.testing.assert_array_equal(values, again)
+
+
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(
+    shape=st.sampled_from(SHAPES),
+    inputs=st.integers(1, 6),
+    steps=st.integers(0, 40),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_forward_and_reverse_agree_on_random_graphs(
+    shape: str, inputs: int, steps: int, seed: int
+) -> None:
+    grown = grow(shape, inputs, steps, seed, True)
+    y, x, v = grown.vars[-1], grown.inputs, grown.direction
+    forward = tg.jvp(y, x, v)
+    second = tg.hvp(y, x, v)
+    sparse = tg.hessian(y, x, sparse=True)
+    found = tg.compile([forward[()], *second, *sparse.values])(grown.point)
+    want = grown.duals[-1]
+    scale = max(1.0, *(dual.size for dual in grown.duals))
+    close = {"rtol": 1e-8, "atol": 1e-9 * scale}
+    np.testing.assert_allclose(found[0], np.dot(want.gradient, v), **close)
+    np.testing.assert_allclose(found[1 : len(x) + 1], want.curved, **close)
+    matrix = np.zeros((len(x), len(x)))
+    matrix[sparse.rows, sparse.columns] = found[len(x) + 1 :]
+    np.testing.assert_allclose(matrix @ v, want.curved, **close)
+
+
+def random_structure(rng: np.random.Generator, rows: int, columns: int, density: float) -> Any:
+    return rng.random((rows, columns)) < density
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sparse_jacobians_have_exactly_the_pattern(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    structure = random_structure(rng, 12, 9, 0.25)
+
+    def function(x: Any) -> Any:
+        return [
+            tg.sum([tg.sin((i + 1) * x[j]) for j in np.flatnonzero(row)] or [0.0])
+            for i, row in enumerate(structure)
+        ]
+
+    x = rng.standard_normal(9)
+    wanted = np.where(
+        structure, (np.arange(12)[:, None] + 1) * np.cos(np.outer(np.arange(12) + 1, x)), 0
+    )
+    for mode in ("auto", "forward", "reverse"):
+        jacobian = tg.jacobian(function, mode=mode, sparse=True)
+        found = jacobian(x)
+        assert found.nnz == structure.sum()
+        np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-12, atol=1e-14)
+        fewest = structure.sum(axis=1).max() if mode == "forward" else structure.sum(axis=0).max()
+        assert mode == "auto" or fewest <= jacobian.sweeps <= min(9, 2 * fewest)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_sparse_hessians_of_random_structure(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 15
+    pairs = [(i, j) for i in range(n) for j in range(i + 1) if rng.random() < 0.15]
+
+    def function(x: Any) -> Any:
+        return tg.sum([tg.sin(x[i] * (k + 1)) * x[j] for k, (i, j) in enumerate(pairs)] or [0.0])
+
+    x = rng.standard_normal(n)
+    dense = tg.hessian(function)(x)
+    sparse = tg.hessian(function, sparse=True)
+    np.testing.assert_allclose(sparse(x).toarray(), dense, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(dense, dense.T, rtol=1e-12, atol=1e-13)
+
+
+def test_steps_do_not_count_as_dependence() -> None:
+    x = tg.Graph().inputs(3)
+    found = tg.jacobian([tg.floor(x[0]) * x[1], tg.where(x[0] > 0, x[1], x[2])], x, sparse=True)
+    assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == [
+        (0, 1),
+        (1, 1),
+        (1, 2),
+    ]
+
+
+def test_the_branch_not_taken_does_no_harm() -> None:
+    x = tg.Graph().inputs(1)
+    y = tg.where(x[0] > 0, tg.log(x[0]), x[0] * 3)
+    assert tg.compile([tg.jvp(y, x[0], 1.0)[()]])([0.0]).tolist() == [3.0]
+    assert tg.hessian(lambda x: tg.where(x[0] > 0, tg.log(x[0]), x[0] ** 2))([0.0]).tolist() == [
+        [2.0]
+    ]
+
+
+def test_shapes_of_arguments_and_results_are_kept() -> None:
+    point = np.arange(6.0).reshape(2, 3)
+    assert tg.jacobian(lambda x: x * x)(point).shape == (2, 3, 2, 3)
+    assert tg.hessian(lambda x: tg.sum((x * x).ravel()))(point).shape == (2, 3, 2, 3)
+    assert tg.jacobian(lambda x: x * 2)(3.0) == 2.0
+    values, along = tg.jvp(lambda x: x @ x.T)(point, np.ones((2, 3)))
+    np.testing.assert_allclose(along, np.ones((2, 3)) @ point.T + point @ np.ones((3, 2)))
+    assert values.shape == (2, 2)
+
+
+def test_seeds_may_be_vars_and_named_twice() -> None:
+    g = tg.Graph()
+    x, v = g.input(), g.input()
+    twice = tg.jvp(x * x, [x, x], [v, 1.0])
+    assert tg.compile([twice[()]])([3.0, 2.0]).tolist() == [18.0]
+
+
+def test_outputs_that_do_not_move_are_zero() -> None:
+    x = tg.Graph().inputs(2)
+    assert tg.compile(tg.jvp([x[1], x[0]], x[0], 1.0))([5.0, 6.0]).tolist() == [0.0, 1.0]
+    assert tg.jacobian(lambda x: [1.0, x[0]])([2.0, 3.0]).tolist() == [[0.0, 0.0], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "complaint"),
+    [
+        (lambda x: untyped.jvp([x], [x], [1.0, 2.0]), "shape of wrt"),
+        (lambda x: untyped.vjp([x], [x], [1.0, 2.0]), "shape of outputs"),
+        (lambda x: untyped.jacobian([x], [x], mode="sideways"), "mode"),
+        (lambda x: untyped.jacobian(lambda x: x, mode="sideways"), "mode"),
+        (lambda x: untyped.jvp([x], [x]), "tangents"),
+        (lambda x: untyped.jvp([x]), "differentiate by"),
+        (lambda x: untyped.jvp(3.0, x, 1.0), "Vars"),
+        (lambda x: untyped.jvp([x], [x], ["a"]), "Vars and numbers"),
+        (lambda x: tg.jvp(lambda x: x)([1.0]), "second argument"),
+        (lambda x: tg.jvp(lambda x: x)([1.0], [1.0, 2.0]), "second argument"),
+        (lambda x: tg.jacobian(lambda x: x)([1.0], [1.0]), "one argument"),
+        (lambda x: untyped.jvp([x], [tg.Graph().input()], [1.0]), "two graphs"),
+        (lambda x: tg.jacobian(lambda x: x, sparse=True).sweeps, "first call"),
+        (lambda x: tg.hessian(lambda x: x)([1.0, 2.0]), "one Var"),
+        (lambda x: untyped.hessian(lambda x: x, x), "when called"),
+    ],
+)
+def test_wrong_arguments_say_what_is_expected(call: Any, complaint: str) -> None:
+    with pytest.raises(tg.TapegradError, match=complaint):
+        call(tg.Graph().input())
+
+
+def test_gradcheck_finds_a_wrong_derivative() -> None:
+    assert tg.gradcheck(chain, POINT)
+    assert tg.gradcheck(lambda x: tg.sum((tg.exp(x) / (1 + x * x)).ravel()), np.ones((2, 3)))
+    assert tg.gradcheck(lambda x: x**3, 1e6)
+    with pytest.raises(tg.GradError, match=r"entry \(1,\)"):
+        tg.gradcheck(lambda x: x[0] + tg.floor(x[1]), [0.5, 1.0])  # a jump: differences see it
+    with pytest.raises(tg.GradError, match="nan"):
+        tg.gradcheck(tg.log, -1.0)
