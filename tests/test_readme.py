@@ -54,23 +54,21 @@ def test_a_block_is_paired_with_the_output_right_behind_it() -> None:
 
 
 #: Generated, or imported only by others: the interpreter, workers, Alembic.
-ELSEWHERE = ("._core", "__main__", ".adapters.", ".faults.", ".migrations.", "worker.operators.")
+ELSEWHERE = (
+    "._core",
+    "__main__",
+    ".adapters.",
+    ".faults.",
+    ".migrations.",
+    ".profiling.",
+    "worker.operators.",
+)
 MODULES = [
     "tapegrad",
     *(
         module.name
         for module in pkgutil.walk_packages(tg.__path__, "tapegrad.")
-        if not any(
-            part in module.name
-            for part in (
-                "._core",
-                "__main__",
-                ".adapters.",
-                ".faults.",
-                ".migrations.",
-                "worker.operators.",
-            )
-        )
+        if not any(part in module.name for part in ELSEWHERE)
     ),
 ]
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from tapegrad import bench
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
-from tapegrad.bench.results import TIMED, UNTIMED, CellKey, Results
+from tapegrad.bench.results import TIMED, UNTIMED, Cell, CellKey, Results
 from tapegrad.bench.store import StoreError, open_store
 
 from .test_worker import adapter
@@ -34,6 +35,12 @@ REPRESENTATIVE = [
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     return tmp_path / "results.sqlite"
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide PyTorch and JAX, which take long to start and have no part in the test."""
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path / "cache"))
 
 
 def verdicts(results: Results) -> dict[tuple[str, str, str], str]:
@@ -121,6 +128,102 @@ def test_one_witness_is_unconfirmed(store: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     results = bench.run(suite, frameworks=[own], store=store, **QUICK)
     assert verdicts(results) == {("cube", "own", "forward"): "unconfirmed"}
+
+
+#: Operator -> what each of three contenders says it is.
+ANSWERS = {
+    "first_lies": ("x**3 * 1.001", "x**3", "x * x * x"),
+    "second_lies": ("x**3", "x**3 * 1.001", "x * x * x"),
+    "third_lies": ("x**3", "x * x * x", "x**3 * 1.001"),
+    "all_differ": ("x**3 * 1.001", "x**3", "x**3 + 0.1"),
+    "first_lies_on_gradients": ("x**3", "x**3", "x * x * x"),
+}
+SLOPES = {"first_lies_on_gradients": (2, 3, 3)}
+CUBES = """
+    from tapegrad.worker.adapter import named_gradients
+    ADAPTERS = {adapters}
+    class Cubes(Numpy):
+        def operation(self, case, function, arrays):
+            work = super().operation(case, function, arrays)
+            state = {{}}
+            def feed(arrays, cotangents):
+                work.feed(arrays, cotangents)
+                state.update(x=arrays["x"], c=list(cotangents))
+            def read(phase, result):
+                if phase == "backward": return named_gradients(["x"], [result])
+                return work.arrays(phase, result)
+            def backward(): return self.slopes[case.op] * state["x"] ** 2 * state["c"][0]
+            phases = {{**work.phases, "backward": Phase(backward)}} if case.wrt else work.phases
+            return Work(phases, feed, read)
+"""
+
+
+def contradicting(tmp_path: Path, *files: str) -> list[str]:
+    """Write adapters with these answers; those whose numbers are in one file share a framework."""
+    found = []
+    for numbers in files:
+        text = CUBES.format(adapters={f"own{number}": f"Own{number}" for number in numbers})
+        for number in numbers:
+            answers = {op: f"lambda x: {said[int(number)]}" for op, said in ANSWERS.items()}
+            table = ", ".join(f"{op!r}: {answer}" for op, answer in answers.items())
+            slopes = {op: said[int(number)] for op, said in SLOPES.items()}
+            text += f"""
+    class Own{number}(Cubes):
+        operators = {{{table}}}
+        slopes = {slopes}
+"""
+        file = Path(adapter(tmp_path, text)).rename(tmp_path / f"own{numbers}.py")
+        found += [f"{file}:own{number}" for number in numbers]
+    return found
+
+
+def judged(store: Path, contenders: list[str], *ops: str) -> dict[str, dict[str, Cell]]:
+    """Run these operators and return the cells by operator (and phase) and contender."""
+    cases = [
+        bench.Case(
+            "operator",
+            op,
+            (bench.Array("x", (8,), grad=op in SLOPES),),
+            phases=("forward", "backward") if op in SLOPES else ("forward",),
+        )
+        for op in ops
+    ]
+    suite = bench.Suite("own", "", tuple(cases))
+    results = bench.run(
+        suite, frameworks=contenders, store=store, processes=1, rounds=1, block=0.001
+    )
+    labels = {key: case.op for key, case in results.case_by_key().items()}
+    found: dict[str, dict[str, Cell]] = {}
+    for cell in results.cells:
+        name = f"{labels[cell.case]} {cell.phase}"
+        found.setdefault(name, {})[cell.framework] = cell
+    return found
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_third_decides_where_two_witnesses_disagree(store: Path, tmp_path: Path) -> None:
+    cells = judged(store, contradicting(tmp_path, "0", "1", "2"), *ANSWERS)
+    found = {op: [cell.verdict for cell in each.values()] for op, each in cells.items()}
+    assert found == {
+        "first_lies forward": ["wrong", "checked", "checked"],
+        "second_lies forward": ["checked", "wrong", "checked"],
+        "third_lies forward": ["checked", "checked", "wrong"],  # it was not asked
+        "all_differ forward": ["wrong", "wrong", "mistrusted"],
+        "first_lies_on_gradients forward": ["checked", "checked", "checked"],
+        "first_lies_on_gradients backward": ["wrong", "checked", "checked"],
+    }
+    (note,) = cells["first_lies forward"]["own2"].notes
+    assert note.startswith("own0 is outvoted, two against one: own1 and own0 disagree")
+    assert cells["third_lies forward"]["own1"].notes == []
+    assert all("disagree" in cell.reason for cell in cells["all_differ forward"].values())
+
+
+@pytest.mark.usefixtures("alone")
+def test_variants_of_one_framework_have_one_voice(store: Path, tmp_path: Path) -> None:
+    """Two that share a file may agree with each other whatever they say."""
+    cells = judged(store, contradicting(tmp_path, "0", "12"), "first_lies")
+    verdicts = {name: cell.verdict for name, cell in cells["first_lies forward"].items()}
+    assert verdicts == {"own0": "wrong", "own1": "wrong", "own2": "mistrusted"}
 
 
 def test_a_failing_cell_costs_nothing_else(store: Path, tmp_path: Path) -> None:
@@ -225,12 +328,83 @@ def test_an_interrupt_keeps_what_is_measured(store: Path) -> None:
     assert len(blocks_in(store)) == len(first) + len(rest.splitlines()) - 1
 
 
+def ended(moment: str, *words: str) -> tuple[str, list[psutil.Process]]:
+    """Send SIGTERM to a command when it says this; return all that it says, and its workers."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tapegrad.cli", "bench", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(moment):
+            break
+    workers = psutil.Process(process.pid).children()
+    process.terminate()
+    out, rest = process.communicate(timeout=60)
+    assert process.returncode == 130, rest
+    return out + rest, workers
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("command", ["run", "nightly"])
+def test_sigterm_is_taken_for_ctrl_c(store: Path, command: str) -> None:
+    """What a time limit sends keeps what is measured, says how to go on, and ends the workers."""
+    choice = ("--frameworks", "numpy", "--sizes", "small", "--processes", "1")
+    text, workers = ended("[2/", command, "operators", *choice, "--store", str(store))
+    assert "nterrupted" in text and "tapegrad bench run --resume operators-" in text
+    assert workers and not psutil.wait_procs(workers, timeout=5)[1]
+    assert blocks_in(store)
+
+
+def test_sigterm_ends_a_profile(tmp_path: Path) -> None:
+    net = tmp_path / "net.py"
+    net.write_text(
+        "import torch\ndef make_model(): return torch.nn.Linear(8, 8), torch.zeros(4, 8)\n"
+    )
+    text, workers = ended("in place", "profile", str(net), "--processes", "1", "--rounds", "500")
+    assert "Interrupted" in text
+    assert workers and not psutil.wait_procs(workers, timeout=5)[1]
+
+
 def test_a_resumed_run_keeps_its_options(store: Path) -> None:
     first = bench.run(
         "operators", frameworks=["numpy"], filter=["exp"], sizes=["small"], store=store, **QUICK
     )
     again = bench.run("operators", store=store, resume="latest")
     assert again.run.id == first.run.id and len(again.blocks) == len(first.blocks)
+
+
+VERSIONED = """
+    class Own(Numpy):
+        def version(self): return "{}"
+        def details(self): return {{**super().details(), "library": "{}"}}
+"""
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_run_does_not_go_on_with_another_version_of_a_framework(
+    store: Path, tmp_path: Path
+) -> None:
+    own = adapter(tmp_path, VERSIONED.format("1.0", "OpenBLAS"))
+    first = bench.run(
+        "operators", frameworks=["numpy", own], filter=["exp"], sizes=["small"],
+        phases=["forward"], store=store, **QUICK,
+    )  # fmt: skip
+    for version, library, difference in (
+        ("2.0", "OpenBLAS", r"\(version 1\.0, .* then; version 2\.0, .* now\)"),
+        ("1.0", "MKL", "library: OpenBLAS then, MKL now"),
+    ):
+        adapter(tmp_path, VERSIONED.format(version, library))
+        with pytest.raises(BenchError, match=f"own has changed since it began.*{difference}"):
+            bench.run("operators", store=store, resume="latest")
+        with open_store(store) as opened:
+            kept = opened.load(first.run.id)
+        assert kept.frameworks == first.frameworks and kept.blocks == first.blocks
+        assert kept.run.status == "finished"
+    adapter(tmp_path, VERSIONED.format("1.0", "OpenBLAS"))
+    assert bench.run("operators", store=store, resume="latest").run.id == first.run.id
 
 
 @pytest.mark.parametrize(
@@ -242,6 +416,7 @@ def test_a_resumed_run_keeps_its_options(store: Path) -> None:
         ({"phases": ["backwards"]}, "Did you mean backward"),
         ({"dtype": "float23"}, "Did you mean float32"),
         ({"device": "cuda0"}, "Did you mean cuda"),
+        ({"device": "cuda", "cache": "cold"}, "would not empty the caches of cuda"),
         ({"filter": ["sofmax"]}, "Did you mean softmax"),
         ({"threads": 0}, "threads must be"),
         ({"processes": 0}, "processes must be"),

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tapegrad.bench.coverage import coverage_of, smallest
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.process import WorkerProcess
+from tapegrad.bench.suite import Suite
 from tapegrad.bench.suites import cnn_models, fused, operators
 from tests.frameworks.conftest import Check
 
@@ -65,3 +67,21 @@ def test_a_network_gives_its_gradients_and_the_statistics_of_batch_norms(check: 
     assert phases == {"forward", "backward", "step", "inference"}
     for cell in results.cells:
         assert cell.verdict == "checked", cell
+
+
+def test_its_operators_are_listed_and_traced() -> None:
+    """An operator has one name here, the one that it runs under, whatever else it is called."""
+    wanted = ("softmax", "linear", "random_uniform", "split", "conv2d")
+    chosen = tuple(case for case in operators.SUITE.cases if case.op in wanted)
+    found = coverage_of(find("mxnet"), smallest(Suite("some", "", chosen)))
+    assert found.reason == "" and found.untraced == {}
+    assert found.version == "1.9.1"
+    assert found.reached["FullyConnected"] == ["linear"]
+    assert found.reached["SliceChannel"] == ["split"] and "split" not in found.registered["nd"]
+    assert found.reached["_random_uniform"] == ["random_uniform"]
+    assert "_backward_softmax" in found.reached  # the backward pass is traced too
+    assert "Convolution" in found.measured("nd") and "RNN" in found.unmeasured("nd")
+    assert "_linalg_gemm2" in found.unmeasured("nd.linalg") and "_npi_svd" in found.registered["np"]
+    names = [name for group in found.registered.values() for name in group]
+    assert len(names) == len(set(names)) > 400
+    assert not any("backward" in name for name in names)

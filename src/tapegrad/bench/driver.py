@@ -96,6 +96,10 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     raise UnknownNameError(kind, name, known)
         if self.sizes and (self.shape or self.cases):
             raise BenchError("sizes choose among the suite's own cases; leave them out.")
+        if self.cache == "cold" and self.device != "cpu":
+            raise BenchError(
+                f"cache cold is for the CPU: it would not empty the caches of {self.device}."
+            )
         frameworks.check_threads(self.threads)
         for kind, number, least, most in (
             ("processes", self.processes, 1, 64),
@@ -260,6 +264,22 @@ def _matches(case: Case, pattern: str) -> bool:
     return fnmatch.fnmatch(case.op, pattern) or fnmatch.fnmatch(case.label, pattern)
 
 
+def _same_framework(run: str, before: Framework, now: Framework) -> None:
+    """Refuse to mix the times of two versions or environments of a framework in one run."""
+    if (before.version, before.environment) == (now.version, now.environment):
+        return
+    settings = [
+        f"; {name}: {before.details.get(name)} then, {now.details.get(name)} now"
+        for name in {**before.details, **now.details}
+        if before.details.get(name) != now.details.get(name)
+    ]
+    raise BenchError(
+        f"Run {run} cannot go on: {now.name} has changed since it began (version {before.version}, "
+        f"environment {before.environment} then; version {now.version}, environment "
+        f"{now.environment} now{''.join(settings)}). Start a new run."
+    )
+
+
 def _same_machine(record: Run) -> None:
     here = machine.describe()
     if here.fingerprint != record.machine.fingerprint:
@@ -356,14 +376,15 @@ class _Driver:
         if not self._resumed:
             self._store.begin(self._run, [], self._cases)
         self._listener.started(self._run, self._cases, [each.name for each in self._contenders])
-        done = self._earlier()
+        earlier = self._store.load(self._run.id)
+        done = _done(earlier)
         folder = Path(tempfile.mkdtemp(prefix="tapegrad-bench-"))
         teams = {each.name: self._team(each, folder) for each in self._contenders}
         witnesses = self._witnesses(folder)
-        status = "interrupted"
+        status = "finished" if self._run.status == "finished" else "interrupted"
         try:
             self._start(teams)
-            self._greet(teams)
+            self._greet(teams, {each.name: each for each in earlier.frameworks})
             for index, case in enumerate(self._cases):
                 self._listener.case(index, case)
                 self._measure(case, teams, witnesses, folder / "case", done)
@@ -386,16 +407,22 @@ class _Driver:
         return ProcessTeam(contender, folder, threads, options.device, options.timeout)
 
     def _witnesses(self, folder: Path) -> dict[str, ProcessTeam]:
-        """Prepare those who may say what is right: they run on the CPU with all processors."""
+        """Prepare those who may say what is right: they run on the CPU with all processors.
+
+        Each framework has one voice, whichever of its variants take part.
+        """
         shipped = frameworks.shipped()
         found = [shipped[name] for name in WITNESSES if name in shipped]
         found += [each for each in self._contenders if each.name not in WITNESSES]
+        voices: dict[Path, Contender] = {}
+        for each in found:
+            if each.interpreter() is not None:
+                voices.setdefault(each.file, each)
         threads = len(machine.usable())
         timeout = self._options.timeout
         return {
             each.name: ProcessTeam(each, folder / "witness", threads, "cpu", timeout)
-            for each in found
-            if each.interpreter() is not None
+            for each in voices.values()
         }
 
     def _start(self, teams: dict[str, ProcessTeam]) -> None:
@@ -412,20 +439,18 @@ class _Driver:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _greet(self, teams: dict[str, ProcessTeam]) -> None:
-        """Start one worker of each contender and record what it is."""
+    def _greet(self, teams: dict[str, ProcessTeam], known: dict[str, Framework]) -> None:
+        """Start one worker of each contender and record what it is: what it was, if known."""
         for name, team in teams.items():
             try:
                 hello = team.greeting()
             except WorkerError:
                 continue  # its cells will say why
             details = {**hello["details"], "python": hello["python"], "threads": team.threads}
-            self._store.add_framework(
-                self._run.id,
-                Framework(
-                    name, hello["version"], team.contender.environment_hash(details), details
-                ),
-            )
+            environment = team.contender.environment_hash(details)
+            found = Framework(name, hello["version"], environment, details)
+            _same_framework(self._run.id, known.get(name, found), found)
+            self._store.add_framework(self._run.id, found)
 
     def _measure(
         self,
@@ -454,22 +479,6 @@ class _Driver:
         lazily = {name: _LazyWorker(witnesses[name]) for name in order}
         Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
 
-    def _earlier(self) -> Done:
-        if not self._resumed:
-            return Done()
-        earlier = self._store.load(self._run.id)
-        costs: dict[CellKey, float] = {}
-        for block in earlier.blocks:
-            costs[block.key] = max(costs.get(block.key, 0.0), block.seconds)
-        return Done(
-            cells={cell.key: cell for cell in earlier.cells},
-            blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
-            memory=frozenset(
-                CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory
-            ),
-            costs=costs,
-        )
-
     # What a measurement finds goes to the store first, then to whoever listens.
 
     def cell(self, cell: Cell) -> None:
@@ -496,6 +505,21 @@ class _LazyWorker(Worker):
 
     def receive(self, timeout: float | None = None) -> dict[str, Any]:
         return self._team.worker(0).receive(timeout)
+
+
+def _done(earlier: Results) -> Done:
+    """Return what need not be measured again."""
+    costs: dict[CellKey, float] = {}
+    for block in earlier.blocks:
+        costs[block.key] = max(costs.get(block.key, 0.0), block.seconds)
+    return Done(
+        cells={cell.key: cell for cell in earlier.cells},
+        blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
+        memory=frozenset(
+            CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory
+        ),
+        costs=costs,
+    )
 
 
 def _commit() -> str:

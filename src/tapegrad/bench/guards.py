@@ -48,6 +48,8 @@ CORES_LEFT_OUT = 2
 #: scheduler, so that some run undisturbed; longer ones drown what messages cost.
 PROBE_SECONDS = 0.01
 LOOP_SECONDS = (0.0005, 0.002, 0.008)
+#: On a GPU loops are so long that its queue's start does not matter, nor the transfer at their end.
+GPU_LOOP_SECONDS = (0.01, 0.03, 0.1)
 ATTEMPTS = 5
 #: Above this, a call is measured once and not in a loop.
 SLOW_SECONDS = 0.2
@@ -203,13 +205,21 @@ def clock(probe: Probe) -> Finding | None:
     if not probe.looped:
         return None
     most = 0.0
-    for seconds in LOOP_SECONDS:
+    for seconds in _loop_seconds(probe):
         least, most = _per_call_by_driver(probe, seconds, most)
         reported = probe.reported
         if least <= FACTOR * reported + SLACK and reported <= FACTOR * most + SLACK:
             return None
         probe.doubt()
     return _mistrust(most, "by the driver's clock", reported)
+
+
+def _loop_seconds(probe: Probe) -> tuple[float, ...]:
+    """Return how long the loops of the driver's clock are, one attempt after the other."""
+    if probe.device != "cuda":
+        return LOOP_SECONDS
+    transfer = sum(array.nbytes for array in probe.first.values()) / GPU_TRANSFER
+    return tuple(max(seconds, transfer) for seconds in GPU_LOOP_SECONDS)
 
 
 def reading(probe: Probe) -> Finding | None:

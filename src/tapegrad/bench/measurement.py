@@ -275,6 +275,8 @@ class Measurement:
             notes.append("checked by its distribution")
         if self.case.stand_in is not None:
             notes.append(f"checked in {self.case.stand_in.dtype} as {self.case.stand_in.label}")
+        if truth.outvoted:
+            notes.append(truth.outvoted)
         verdict = "checked" if truth.confirmed(phase) else "unconfirmed"
         self._conclude(key, verdict, "", probe.error, notes)
 

@@ -1,14 +1,16 @@
 """What is right: results in float64 by one framework, confirmed by another.
 
 A witness runs the case in float64 in a process of its own. The first witness that has an answer
-gives the truth; a second from another framework must agree with it. A framework that has no
-backward pass, such as NumPy, confirms gradients all the same: the change of its outputs along
-random directions, by central differences, must be what the gradients say.
+gives the truth; a second from another framework must agree with it. Where they disagree a third is
+heard: who agrees with it is right, two against one. A framework that has no backward pass, such
+as NumPy, confirms gradients all the same: the change of its outputs along random directions, by
+central differences, must be what the gradients say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,8 @@ class Truth:
     gradients_confirmed: bool = False
     #: Why the gradients are in doubt; then only outputs can be checked.
     dispute: DisagreementError | None = None
+    #: Who said something else and was outvoted, in words.
+    outvoted: str = ""
 
     def confirmed(self, phase: str) -> bool:
         """Whether a second framework agrees with what a phase must give."""
@@ -89,22 +93,76 @@ def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs,
     """
     failures: dict[str, str] = {}
     for dtype in dict.fromkeys(types):
-        exact = replace(case, dtype=dtype)
-        willing = dict(witnesses)
-        while ready := _prepare(exact, sets[0], willing, folder, failures):
-            try:
-                truths = [
-                    _Hearing(exact, arrays, ready, folder / str(index)).truth(case, seed + index)
-                    for index, arrays in enumerate(sets)
-                ]
-                for witness in ready:
-                    witness.worker.ask("forget")
-                return truths
-            except _WitnessFailedError as failure:
-                del willing[failure.name]
-                failures[failure.name] = str(failure)
+        court = _Court(case, replace(case, dtype=dtype), sets, folder, seed, failures)
+        if truths := court.truths(witnesses):
+            return truths
     reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
     raise NoTruthError(f"no witness can do this case ({reasons})")
+
+
+@dataclass(frozen=True)
+class _Court:
+    """Hears witnesses on one case in one type, at all sets of inputs."""
+
+    case: Case
+    #: The case in the type in which witnesses compute.
+    exact: Case
+    sets: Sequence[Arrays]
+    folder: Path
+    seed: int
+    failures: dict[str, str]
+
+    def truths(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
+        """Return what the first witnesses say, or a third where they disagree; none: nothing."""
+        try:
+            truths = self._heard(witnesses)
+        except DisagreementError as dispute:
+            if upheld := self._upheld(dispute, witnesses):
+                return upheld
+            raise
+        for truth in truths:
+            if truth.dispute is not None:  # about gradients
+                return self._upheld(truth.dispute, witnesses) or truths
+        return truths
+
+    def _heard(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
+        """Hear the first witnesses that can do the case; who fails is replaced by the next."""
+        willing = dict(witnesses)
+        while ready := _prepare(self.exact, self.sets[0], willing, self.folder, self.failures):
+            try:
+                return [
+                    _Hearing(self.exact, arrays, ready, self.folder / str(index)).truth(
+                        self.case, self.seed + index
+                    )
+                    for index, arrays in enumerate(self.sets)
+                ]
+            except _WitnessFailedError as failure:
+                del willing[failure.name]
+                self.failures[failure.name] = str(failure)
+            finally:
+                for witness in ready:
+                    with suppress(WorkerError):
+                        witness.worker.ask("forget")
+        return []
+
+    def _upheld(
+        self, dispute: DisagreementError, witnesses: Mapping[str, Worker]
+    ) -> list[Truth] | None:
+        """Hear each side without the other; right is who a third confirms, if it is only one."""
+        found = []
+        for absent in dispute.names:
+            others = {name: worker for name, worker in witnesses.items() if name != absent}
+            with suppress(DisagreementError):
+                truths = self._heard(others)
+                if truths and all(map(self._undisputed, truths)):
+                    outvoted = f"{absent} is outvoted, two against one: {dispute}"
+                    found.append([replace(truth, outvoted=outvoted) for truth in truths])
+        return found[0] if len(found) == 1 else None
+
+    def _undisputed(self, truth: Truth) -> bool:
+        """Whether two agree on everything that the case asks for."""
+        gradients = truth.gradients_confirmed or not self.case.wrt
+        return truth.outputs_confirmed and gradients and truth.dispute is None
 
 
 class _WitnessFailedError(Exception):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated
 
 try:
@@ -65,7 +67,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what goes wrong is said in one message, without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(bench.with_defaults(words), prog_name="tapegrad")
+        with _sigterm_as_ctrl_c():
+            app(bench.with_defaults(words), prog_name="tapegrad")
     except TapegradError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(code_of(error))
+
+
+@contextmanager
+def _sigterm_as_ctrl_c() -> Iterator[None]:
+    """Have whoever ends us, such as a job's time limit, end workers too and lose nothing."""
+    before = signal.getsignal(signal.SIGTERM)
+    if before is not signal.SIG_DFL:  # whoever started us wants something else
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

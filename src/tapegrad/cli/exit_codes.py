@@ -17,7 +17,7 @@ MEANINGS = {
     STORE: "the store is locked, full, read-only, unreachable or from a newer version",
     NOTHING_MEASURED: "nothing could be measured",
     INSTALL: "a framework could not be installed",
-    INTERRUPTED: "interrupted; what was measured is kept",
+    INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was measured is kept",
 }
 
 

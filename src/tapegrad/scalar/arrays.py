@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,8 @@ from tapegrad._core import Var, functions
 from tapegrad.errors import DTypeError, ShapeError
 
 Elementwise = Callable[..., Any]
+#: A VarArray as far as types go: NumPy's do not tell that its slices and results are some too.
+ArrayOfVars: TypeAlias = NDArray[Any]
 
 
 class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
@@ -29,7 +31,7 @@ class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
         return record_ufunc(ufunc, method, *inputs, **options)
 
     def __array_function__(
-        self, function: Any, types: Any, arguments: Sequence[Any], options: Any
+        self, function: Any, types: Any, arguments: Iterable[Any], options: Any
     ) -> Any:
         """Record what another function of NumPy does."""
         own = FUNCTIONS.get(function)

@@ -10,14 +10,14 @@ import numpy as np
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tapegrad.scalar.arrays import VarArray
+from tapegrad.scalar.arrays import ArrayOfVars, VarArray
 from tapegrad.scalar.program import as_vars
 
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 MODES = ("auto", "forward", "reverse")
 
 
-def var_array(items: Any, what: str) -> VarArray:
+def var_array(items: Any, what: str) -> ArrayOfVars:
     """Turn a Var, a sequence or an array of Vars and numbers into an array, shape kept."""
     if isinstance(items, np.ndarray):
         return items.astype(object).view(VarArray)
@@ -39,7 +39,7 @@ def gradient(output: Var, wrt: Var | Iterable[Var]) -> Any:
     return found.reshape(variables.shape)[()]
 
 
-def pullback(outputs: Any, wrt: Any, cotangents: Any) -> VarArray:
+def pullback(outputs: Any, wrt: Any, cotangents: Any) -> ArrayOfVars:
     """Return the gradient of the sum of `cotangents` times `outputs`, in the shape of `wrt`."""
     ends, weights = var_array(outputs, "vjp: outputs"), var_array(cotangents, "vjp: cotangents")
     variables = var_array(wrt, "vjp: wrt")
@@ -53,7 +53,7 @@ def pullback(outputs: Any, wrt: Any, cotangents: Any) -> VarArray:
     return var_array(found, "vjp").reshape(variables.shape)
 
 
-def push(outputs: Any, wrt: Any, tangents: Any) -> VarArray:
+def push(outputs: Any, wrt: Any, tangents: Any) -> ArrayOfVars:
     """Return how `outputs` move where `wrt` moves along `tangents`, in the shape of `outputs`."""
     ends, directions = var_array(outputs, "jvp: outputs"), var_array(tangents, "jvp: tangents")
     variables = var_array(wrt, "jvp: wrt")
@@ -64,7 +64,7 @@ def push(outputs: Any, wrt: Any, tangents: Any) -> VarArray:
     return var_array(found, "jvp").reshape(ends.shape)
 
 
-def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> VarArray:
+def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> ArrayOfVars:
     """Differentiate all outputs by all variables: shape of `outputs`, then that of `wrt`."""
     ends, variables = var_array(outputs, "jacobian: outputs"), var_array(wrt, "jacobian: wrt")
     shape = ends.shape + variables.shape
@@ -77,7 +77,7 @@ def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> VarArray:
     return np.stack(rows).reshape(shape) if rows else var_array(np.zeros(shape), "")
 
 
-def dense_hessian(output: Var, wrt: Any) -> VarArray:
+def dense_hessian(output: Var, wrt: Any) -> ArrayOfVars:
     """Differentiate one Var twice by all variables: the shape of `wrt` twice.
 
     The gradient comes by reverse mode, its derivatives by forward mode: the gradient of n variables
@@ -88,7 +88,7 @@ def dense_hessian(output: Var, wrt: Any) -> VarArray:
     return dense_jacobian(first, variables, "forward").reshape(variables.shape * 2)
 
 
-def hessian_product(output: Var, wrt: Any, vector: Any) -> VarArray:
+def hessian_product(output: Var, wrt: Any, vector: Any) -> ArrayOfVars:
     """Multiply the Hessian with a vector, without the Hessian: the gradient's motion along it."""
     variables = var_array(wrt, "hvp: wrt")
     return push(gradient(output, variables), variables, vector)
@@ -101,12 +101,12 @@ def by_columns(mode: str, rows: int, columns: int) -> bool:
     return columns < rows if mode == "auto" else mode == "forward"
 
 
-def _joined(parts: list[VarArray], axis: int, shape: tuple[int, ...]) -> VarArray:
+def _joined(parts: list[ArrayOfVars], axis: int, shape: tuple[int, ...]) -> ArrayOfVars:
     """Put rows or columns together; without any, there is an empty array."""
     whole = np.stack(parts, axis=axis) if parts else np.empty(shape, dtype=object)
     return whole.reshape(shape).view(VarArray)
 
 
-def _same_shape(what: str, array: VarArray, other: VarArray, name: str) -> None:
+def _same_shape(what: str, array: ArrayOfVars, other: ArrayOfVars, name: str) -> None:
     if array.shape != other.shape:
         raise ShapeError(f"{what}: expected the shape of {name}, {other.shape}, got {array.shape}")

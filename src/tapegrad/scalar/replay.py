@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
-from tapegrad.scalar.derivatives import VarArray
+from tapegrad.scalar.arrays import ArrayOfVars
 from tapegrad.scalar.program import Program, compile
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 
@@ -49,7 +49,7 @@ class Replayed:
     def __init__(
         self,
         function: Function,
-        derive: Callable[..., tuple[VarArray, ...]],
+        derive: Callable[..., tuple[ArrayOfVars, ...]],
         name: str,
         *,
         second: Literal["inputs", "outputs"] | None = None,
@@ -76,7 +76,7 @@ class Replayed:
 
     def _record(self, shape: Shape) -> Recording:
         x, y = record(self._function, shape, self._name)
-        given: list[VarArray] = []
+        given: list[ArrayOfVars] = []
         if self._second:
             like = x if self._second == "inputs" else y
             given = [x.flat[0].graph.inputs(like.size).reshape(like.shape)]
@@ -117,7 +117,7 @@ class SparseReplayed:
     def __init__(
         self,
         function: Function,
-        derive: Callable[[VarArray, VarArray], SparseVars],
+        derive: Callable[[ArrayOfVars, ArrayOfVars], SparseVars],
         name: str,
         dtype: str,
     ) -> None:
@@ -152,7 +152,7 @@ class SparseReplayed:
         return self._latest.sweeps
 
 
-def record(function: Function, shape: Shape, name: str) -> tuple[VarArray, VarArray]:
+def record(function: Function, shape: Shape, name: str) -> tuple[ArrayOfVars, ArrayOfVars]:
     """Call a function with Vars; returns them and what came of them, as arrays."""
     x = Graph().inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
     y = function(x if shape else x[()])
@@ -165,7 +165,9 @@ def record(function: Function, shape: Shape, name: str) -> tuple[VarArray, VarAr
     return x, _in_graph(result, x, complaint)
 
 
-def _in_graph(array: VarArray, x: VarArray, complaint: str = "expected Vars, got") -> VarArray:
+def _in_graph(
+    array: ArrayOfVars, x: ArrayOfVars, complaint: str = "expected Vars, got"
+) -> ArrayOfVars:
     """Make numbers among Vars constants of the graph; results may not depend on the argument."""
     graph = x.flat[0].graph
     made = np.empty(np.shape(array), dtype=object)
@@ -176,7 +178,7 @@ def _in_graph(array: VarArray, x: VarArray, complaint: str = "expected Vars, got
     return made
 
 
-def one_var(y: VarArray, name: str) -> Var:
+def one_var(y: ArrayOfVars, name: str) -> Var:
     """Return the only Var of a result."""
     if y.size != 1:
         raise DTypeError(

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from tapegrad import _core
 from tapegrad._core import Pattern, Var
 from tapegrad.errors import OptionError
-from tapegrad.scalar.derivatives import Mode, VarArray, by_columns, gradient, push, var_array
+from tapegrad.scalar.arrays import ArrayOfVars
+from tapegrad.scalar.derivatives import Mode, by_columns, gradient, push, var_array
 from tapegrad.scalar.program import Program, compile
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class SparseVars:
     shape: tuple[int, int]
     rows: Indices
     columns: Indices
-    values: VarArray
+    values: ArrayOfVars
     #: Forward or reverse sweeps that gave all the values.
     sweeps: int
 
@@ -137,6 +138,6 @@ def _alone(rows: Indices, colours: Indices, count: int) -> NDArray[np.bool_]:
     return np.asarray(times[place] == 1)
 
 
-def _chosen(sweeps: list[VarArray], which: Indices, where: Indices) -> VarArray:
+def _chosen(sweeps: list[ArrayOfVars], which: Indices, where: Indices) -> ArrayOfVars:
     """Read each entry from the sweep that shows it."""
     return np.stack(sweeps)[which, where] if sweeps else np.empty(0, dtype=object)

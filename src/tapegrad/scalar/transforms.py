@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias, overload
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError
 from tapegrad.scalar import derivatives
-from tapegrad.scalar.derivatives import Mode, VarArray
+from tapegrad.scalar.arrays import ArrayOfVars
+from tapegrad.scalar.derivatives import Mode
 from tapegrad.scalar.replay import Function, Replayed, SparseReplayed, one_var
 from tapegrad.scalar.sparse import SparseVars, sparse_hessian, sparse_jacobian
 
@@ -34,7 +35,7 @@ def value_and_grad(function: Function, *, dtype: str = "float64") -> Replayed:
 
     """
 
-    def derive(x: VarArray, y: VarArray) -> tuple[VarArray, ...]:
+    def derive(x: ArrayOfVars, y: ArrayOfVars) -> tuple[ArrayOfVars, ...]:
         loss = one_var(y, "value_and_grad")
         return y.reshape(()), derivatives.gradient(loss, x)
 
@@ -44,7 +45,7 @@ def value_and_grad(function: Function, *, dtype: str = "float64") -> Replayed:
 @overload
 def grad(output: Var, wrt: Var) -> Var: ...
 @overload
-def grad(output: Var, wrt: Iterable[Var]) -> VarArray: ...
+def grad(output: Var, wrt: Iterable[Var]) -> ArrayOfVars: ...
 @overload
 def grad(output: Function, *, dtype: str = "float64") -> Replayed: ...
 
@@ -69,14 +70,14 @@ def grad(output: Var | Function, wrt: Vars | None = None, *, dtype: str = "float
     if isinstance(output, Var):
         return derivatives.gradient(output, _given(wrt, "grad", "the Vars to differentiate by"))
 
-    def derive(x: VarArray, y: VarArray) -> tuple[VarArray, ...]:
+    def derive(x: ArrayOfVars, y: ArrayOfVars) -> tuple[ArrayOfVars, ...]:
         return (derivatives.gradient(one_var(y, "grad"), x),)
 
     return Replayed(_function(output, wrt, "grad"), derive, "grad", dtype=dtype)
 
 
 @overload
-def vjp(outputs: Vars, wrt: Vars, cotangents: Any) -> VarArray: ...
+def vjp(outputs: Vars, wrt: Vars, cotangents: Any) -> ArrayOfVars: ...
 @overload
 def vjp(outputs: Function, *, dtype: str = "float64") -> Replayed: ...
 
@@ -104,7 +105,7 @@ def vjp(
         by = _given(wrt, "vjp", "the Vars to differentiate by")
         return derivatives.pullback(outputs, by, _given(cotangents, "vjp", "cotangents"))
 
-    def derive(x: VarArray, y: VarArray, u: VarArray) -> tuple[VarArray, ...]:
+    def derive(x: ArrayOfVars, y: ArrayOfVars, u: ArrayOfVars) -> tuple[ArrayOfVars, ...]:
         return y, derivatives.pullback(y, x, u)
 
     function = _function(outputs, wrt, "vjp")
@@ -112,7 +113,7 @@ def vjp(
 
 
 @overload
-def jvp(outputs: Vars, wrt: Vars, tangents: Any) -> VarArray: ...
+def jvp(outputs: Vars, wrt: Vars, tangents: Any) -> ArrayOfVars: ...
 @overload
 def jvp(outputs: Function, *, dtype: str = "float64") -> Replayed: ...
 
@@ -140,7 +141,7 @@ def jvp(
         by = _given(wrt, "jvp", "the Vars to differentiate by")
         return derivatives.push(outputs, by, _given(tangents, "jvp", "tangents"))
 
-    def derive(x: VarArray, y: VarArray, v: VarArray) -> tuple[VarArray, ...]:
+    def derive(x: ArrayOfVars, y: ArrayOfVars, v: ArrayOfVars) -> tuple[ArrayOfVars, ...]:
         return y, derivatives.push(y, x, v)
 
     function = _function(outputs, wrt, "jvp")
@@ -148,7 +149,7 @@ def jvp(
 
 
 @overload
-def hvp(output: Var, wrt: Vars, vector: Any) -> VarArray: ...
+def hvp(output: Var, wrt: Vars, vector: Any) -> ArrayOfVars: ...
 @overload
 def hvp(output: Function, *, dtype: str = "float64") -> Replayed: ...
 
@@ -170,7 +171,7 @@ def hvp(
         by = _given(wrt, "hvp", "the Vars to differentiate by")
         return derivatives.hessian_product(output, by, _given(vector, "hvp", "a vector"))
 
-    def derive(x: VarArray, y: VarArray, v: VarArray) -> tuple[VarArray, ...]:
+    def derive(x: ArrayOfVars, y: ArrayOfVars, v: ArrayOfVars) -> tuple[ArrayOfVars, ...]:
         return (derivatives.hessian_product(one_var(y, "hvp"), x, v),)
 
     return Replayed(_function(output, wrt, "hvp"), derive, "hvp", second="inputs", dtype=dtype)
@@ -179,7 +180,7 @@ def hvp(
 @overload
 def jacobian(
     outputs: Vars, wrt: Vars, *, mode: Mode = "auto", sparse: Literal[False] = False
-) -> VarArray: ...
+) -> ArrayOfVars: ...
 @overload
 def jacobian(
     outputs: Vars, wrt: Vars, *, mode: Mode = "auto", sparse: Literal[True]
@@ -242,7 +243,7 @@ def jacobian(
 
 
 @overload
-def hessian(output: Var, wrt: Vars, *, sparse: Literal[False] = False) -> VarArray: ...
+def hessian(output: Var, wrt: Vars, *, sparse: Literal[False] = False) -> ArrayOfVars: ...
 @overload
 def hessian(output: Var, wrt: Vars, *, sparse: Literal[True]) -> SparseVars: ...
 @overload

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-
-from rich.console import Console
 
 from tapegrad.bench.profile.results import Group, Profile, Row
 from tapegrad.bench.report.table import Column, Entry, Line, Page, Table
-from tapegrad.bench.report.term import WIDE, print_page
+from tapegrad.bench.report.term import show_page
 from tapegrad.bench.report.text import spread, time_text
 from tapegrad.bench.statistics import Estimate, Ratio
 from tapegrad.bench.units import counted, number, seconds
@@ -30,15 +27,8 @@ NONE = Entry("none", "muted")
 
 
 def render(profile: Profile, top: int) -> None:
-    """Print a profile to stdout, as wide as it likes where that is no terminal."""
-    console = Console(highlight=False)
-    page = page_of(profile, top)
-    if console.is_terminal:
-        print_page(page, console)
-        return
-    text = io.StringIO()
-    print_page(page, Console(file=text, width=WIDE, color_system=None))
-    console.file.writelines(f"{line.rstrip()}\n" for line in text.getvalue().splitlines())
+    """Print a profile to stdout."""
+    show_page(page_of(profile, top))
 
 
 def page_of(profile: Profile, top: int) -> Page:

@@ -10,23 +10,23 @@ from tapegrad.bench.report.table import Entry, Page, Table
 from tapegrad.bench.results import Results
 
 
-def markdown(results: Results) -> str:
-    """Return the report on a run."""
-    return page_markdown(page_of(report_on(results)))
+def markdown(results: Results, *, verbose: bool = False) -> str:
+    """Return the report on a run; a verbose one has the command that repeats each row."""
+    return page_markdown(page_of(report_on(results)), verbose=verbose)
 
 
-def page_markdown(page: Page) -> str:
+def page_markdown(page: Page, *, verbose: bool = False) -> str:
     """Return a whole page."""
-    return "\n".join(_page(page)) + "\n"
+    return "\n".join(_page(page, verbose)) + "\n"
 
 
-def _page(page: Page) -> Iterator[str]:
+def _page(page: Page, verbose: bool) -> Iterator[str]:
     yield f"# {page.title}"
     yield ""
     yield from (f"- {name}: {_escaped(value)}" for name, value in page.facts)
     for table in page.tables:
         yield from ("", f"## {table.title}", "")
-        yield from _table(table)
+        yield from _table(table, verbose)
         for note in table.notes:
             yield from ("", _escaped(note))
     for heading, lines in page.remarks:
@@ -35,8 +35,8 @@ def _page(page: Page) -> Iterator[str]:
         yield from (f"- `{line}`" if code else f"- {_escaped(line)}" for line in lines)
 
 
-def _table(table: Table) -> Iterator[str]:
-    commands = any(line.command for line in table.lines)
+def _table(table: Table, verbose: bool) -> Iterator[str]:
+    commands = verbose and any(line.command for line in table.lines)
     titles = [column.title for column in table.columns] + ["command"] * commands
     rules = ["---:" if column.number else "---" for column in table.columns] + ["---"] * commands
     yield _row(titles)

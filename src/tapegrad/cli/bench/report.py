@@ -47,7 +47,7 @@ def report(
 
         render(results, verbose=verbose)
     else:
-        _write(_text(results, chosen), output)
+        _write(_text(results, chosen, verbose), output)
     if chart is not None:
         from tapegrad.bench.report.chart import draw
 
@@ -75,12 +75,12 @@ def _results(run: str, url: str | None) -> Results:
         return store.load(store.resolve(run).id)
 
 
-def _text(results: Results, format: str) -> str:
+def _text(results: Results, format: str, verbose: bool) -> str:
     from tapegrad.bench import report as formats
 
     match format:
         case "md":
-            return formats.markdown(results)
+            return formats.markdown(results, verbose=verbose)
         case "json":
             return formats.json_text(results)
         case "csv":

@@ -82,7 +82,7 @@ def run(
     """Measure a suite and print the tables.
 
     Every result is checked, then timed in short blocks that the contenders take in turns. Each
-    block is stored as it ends: Ctrl-C keeps everything measured, and --resume goes on.
+    block is stored as it ends: Ctrl-C or SIGTERM keeps everything measured, and --resume goes on.
     """
     options = given(
         frameworks=frameworks,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 os.environ.setdefault("MXNET_CPU_WORKER_NTHREADS", "1")  # one operator at a time, on all threads
 import mxnet as mx
-from mxnet import autograd, nd
+from mxnet import autograd, base, nd, profiler
 
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import (
@@ -124,6 +128,39 @@ class MXNet(Adapter):
         """Wait until the engine has nothing left to do."""
         nd.waitall()
 
+    def registry(self) -> Mapping[str, Sequence[str]]:
+        """Return what users can call, by module; many operators have several names."""
+        names: dict[str, list[str]] = {}
+        for name in mx.operator.get_all_registered_operators():
+            names.setdefault(_real_name(name), []).append(name)
+        groups: dict[str, list[str]] = {}
+        for real, aliases in names.items():
+            if (module := _module(real, aliases)) is not None:
+                groups.setdefault(module, []).append(real)
+        return groups
+
+    def calls(self, call: Callable[[], Any]) -> set[str]:
+        """Return what the profiler sees the engine run, under its real names."""
+        profiler.set_config(
+            profile_imperative=True,
+            aggregate_stats=True,
+            filename=f"{_scratch().name}/profile.json",  # removed and made anew, whatever it is
+        )
+        profiler.set_state("run")
+        try:
+            call()
+            self.settle()
+        finally:
+            profiler.set_state("stop")
+        seen = json.loads(profiler.dumps(reset=True, format="json"))["Time"]
+        return set(seen.get("operator", {}))
+
+
+@cache
+def _scratch() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that goes when the process does."""
+    return tempfile.TemporaryDirectory(prefix="tapegrad-mxnet-")
+
 
 #: The four operations of scalar graphs on arrays with one element.
 CALLS = Calls(
@@ -145,6 +182,26 @@ def _evaluate(graph: OpList, point: AnyArray) -> tuple[Any, Any]:
         value = graphs.record(graph, _unstacked(x), CALLS)
     value.backward()
     return value.asscalar(), x.grad.asnumpy()
+
+
+def _real_name(name: str) -> str:
+    """Return the name under which an operator runs, whichever of its names this is."""
+    handle, real = base.OpHandle(), ctypes.c_char_p()
+    base.check_call(base._LIB.NNGetOpHandle(base.c_str(name), ctypes.byref(handle)))
+    base.check_call(base._LIB.MXSymbolGetAtomicSymbolName(handle, ctypes.byref(real)))
+    return str(base.py_str(real.value))
+
+
+def _module(real: str, aliases: Sequence[str]) -> str | None:
+    """Return where users find an operator, None for what only MXNet itself calls."""
+    if "backward" in real:
+        return None
+    for prefix in base._OP_NAME_PREFIX_LIST:  # as `_contrib_`
+        if real.startswith(prefix):
+            return f"nd.{prefix.strip('_')}"
+    if not all(alias.startswith("_") for alias in aliases):
+        return "nd"
+    return "np" if base._is_np_op(real) else None
 
 
 def _finished(results: Sequence[Any]) -> Sequence[Any]:
