@@ -136,9 +136,15 @@ ANSWERS = {
     "second_lies": ("x**3", "x**3 * 1.001", "x * x * x"),
     "third_lies": ("x**3", "x * x * x", "x**3 * 1.001"),
     "all_differ": ("x**3 * 1.001", "x**3", "x**3 + 0.1"),
+    "third_is_near_both": ("x**3", "x**3 * (1 + 1e-13)", "x**3 * (1 + 5e-14)"),
     "first_lies_on_gradients": ("x**3", "x**3", "x * x * x"),
+    "first_alone_has_gradients": ("x**3", "x**3", "x * x * x"),
 }
-SLOPES = {"first_lies_on_gradients": (2, 3, 3)}
+#: Gradients are these numbers times the square; None: it has no gradients.
+SLOPES: dict[str, tuple[int | None, ...]] = {
+    "first_lies_on_gradients": (2, 3, 3),
+    "first_alone_has_gradients": (2, None, None),
+}
 CUBES = """
     from tapegrad.worker.adapter import named_gradients
     ADAPTERS = {adapters}
@@ -153,8 +159,8 @@ CUBES = """
                 if phase == "backward": return named_gradients(["x"], [result])
                 return work.arrays(phase, result)
             def backward(): return self.slopes[case.op] * state["x"] ** 2 * state["c"][0]
-            phases = {{**work.phases, "backward": Phase(backward)}} if case.wrt else work.phases
-            return Work(phases, feed, read)
+            if self.slopes.get(case.op) is None: return work
+            return Work({{**work.phases, "backward": Phase(backward)}}, feed, read)
 """
 
 
@@ -209,13 +215,18 @@ def test_a_third_decides_where_two_witnesses_disagree(store: Path, tmp_path: Pat
         "second_lies forward": ["checked", "wrong", "checked"],
         "third_lies forward": ["checked", "checked", "wrong"],  # it was not asked
         "all_differ forward": ["wrong", "wrong", "mistrusted"],
+        "third_is_near_both forward": ["wrong", "wrong", "mistrusted"],
         "first_lies_on_gradients forward": ["checked", "checked", "checked"],
         "first_lies_on_gradients backward": ["wrong", "checked", "checked"],
+        "first_alone_has_gradients forward": ["checked", "checked", "checked"],
+        "first_alone_has_gradients backward": ["wrong", "unsupported", "unsupported"],
     }
     (note,) = cells["first_lies forward"]["own2"].notes
     assert note.startswith("own0 is outvoted, two against one: own1 and own0 disagree")
     assert cells["third_lies forward"]["own1"].notes == []
-    assert all("disagree" in cell.reason for cell in cells["all_differ forward"].values())
+    for op in ("all_differ forward", "third_is_near_both forward"):
+        assert all("disagree" in cell.reason for cell in cells[op].values())
+    assert "disagree" in cells["first_alone_has_gradients backward"]["own0"].reason
 
 
 @pytest.mark.usefixtures("alone")
