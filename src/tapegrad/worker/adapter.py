@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.worker.case import Case
-from tapegrad.worker.networks import compose, network_of
+from tapegrad.worker.networks import Network, compose, network_of, single
 from tapegrad.worker.networks.layout import channels_last
 
 AnyArray = NDArray[Any]
@@ -72,12 +72,13 @@ class Adapter(ABC):
     #: Canonical operator name -> call(*inputs, **attrs) in this framework.
     operators: Mapping[str, Callable[..., Any]] = {}
     #: Canonical operator name -> call on images with channels last, where the framework's users
-    #: keep them so; networks are then run in that layout.
+    #: keep them so; layers and networks are then run in that layout.
     channels_last: Mapping[str, Callable[..., Any]] = {}
     #: Canonical operator name -> the call that this framework lacks.
     missing: Mapping[str, str] = {}
-    #: Fused operator (`tapegrad.worker.networks.fused`) -> name of the framework's call, and it.
-    fused: Mapping[str, tuple[str, Callable[..., Any]]] = {}
+    #: Fused operator (`tapegrad.worker.networks.fused`) -> name of the framework's call, and it;
+    #: or None in its place, where the framework makes one of the parts by itself.
+    fused: Mapping[str, tuple[str, Callable[..., Any] | None]] = {}
     #: What fuses operators that have no call of their own, as "XLA"; empty where nothing does.
     compiler: str = ""
     devices: Sequence[str] = ("cpu",)
@@ -107,11 +108,14 @@ class Adapter(ABC):
             raise Unsupported(f"no {case.dtype}, only {', '.join(self.dtypes)}")
         if case.level == "graph":
             return self.graph(case, arrays)
-        if case.level == "model" and self.channels_last:
-            return self._channels_last(case, arrays)
-        function, note = self.function(case)
-        work = self.operation(case, function, arrays)
-        return replace(work, notes=[*work.notes, note]) if note else work
+        images = self._with_images(case)
+        if images is not None:
+            work = self._channels_last(case, images, arrays)
+        else:
+            work = self.operation(case, self.function(case), arrays)
+        if case.level != "fused":
+            return work
+        return replace(work, notes=[*work.notes, self.how(case)])
 
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
@@ -158,28 +162,44 @@ class Adapter(ABC):
         """
         raise Unsupported("the adapter cannot see which operators this framework runs")
 
-    def function(self, case: Case) -> tuple[Callable[..., Any], str]:
-        """Return what a case does to its inputs, and what a reader should know of it."""
+    def fused_call(self, case: Case) -> tuple[str, Callable[..., Any] | None]:
+        """Return the framework's own call for a fused operator and its name, if it has one."""
+        return self.fused.get(case.op, ("", None))
+
+    def how(self, case: Case) -> str:
+        """Say how a fused operator is done."""
+        name, _ = self.fused_call(case)
+        if name:
+            return f"fused: {name}"
+        return f"fused by {self.compiler}" if self.compiler else "composed"
+
+    def function(self, case: Case) -> Callable[..., Any]:
+        """Return what a case does to its inputs."""
         network = network_of(case)
         if network is None:
-            return partial(self.operator(case.op), **case.attrs), ""
-        if case.op in self.fused:
-            name, call = self.fused[case.op]
-            return partial(call, **case.attrs), f"fused: {name}"
-        how = f"fused by {self.compiler}" if self.compiler else "composed"
-        return compose(network, self.operator), how if case.level == "fused" else ""
+            return partial(self.operator(case.op), **case.attrs)
+        _, call = self.fused_call(case)
+        return compose(network, self.operator) if call is None else partial(call, **case.attrs)
 
-    def _channels_last(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+    def _with_images(self, case: Case) -> Network | None:
+        """Return a layer or network whose images the framework's users keep with channels last."""
+        if not self.channels_last or case.level == "operator" or self.fused_call(case)[1]:
+            return None
+        network = network_of(case) or single(case)
+        known = any(node.op in self.channels_last for node in network.nodes)
+        return network if known else None
+
+    def _channels_last(self, case: Case, network: Network, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a network ready in the framework's own layout; outside it nothing is different."""
-        network = network_of(case)
-        assert network is not None
         last = channels_last(network, self.channels_last)
         run = compose(last.network, lambda op: self.channels_last.get(op) or self.operator(op))
         turned = replace(case, inputs=last.network.inputs)
         work = self.operation(turned, run, last.turned(arrays))
         return replace(
             work,
-            feed=lambda arrays, cotangents: work.feed(last.turned(arrays), cotangents),
+            feed=lambda arrays, cotangents: work.feed(
+                last.turned(arrays), last.turned_results(cotangents)
+            ),
             arrays=lambda phase, result: last.restored(work.arrays(phase, result)),
         )
 

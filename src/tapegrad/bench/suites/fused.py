@@ -46,7 +46,7 @@ SHAPES: Mapping[str, Callable[..., Shape]] = {
 
 
 def parts(case: Case) -> list[Case]:
-    """Return the parts of a fused operator as operators of their own, on the same shapes.
+    """Return the parts of a fused operator as layers of their own, on the same shapes.
 
     The times of these, added up, are what the time of the fused operator is set against. Numbers
     are drawn as for any operator, so that parts which several have in common are one case.
@@ -61,7 +61,7 @@ def parts(case: Case) -> list[Case]:
         found.append(
             replace(
                 case,
-                level="operator",
+                level="layer",
                 op=node.op,
                 inputs=taken,
                 attrs=node.attrs,

@@ -318,9 +318,10 @@ def _joined(op: str) -> Iterator[Case]:
 
 
 def _split() -> Iterator[Case]:
-    for size, shape in ROWS.items():
+    """Yield parts of rows: of whole rows, some frameworks would give views."""
+    for size, shape in PAIR.items():
         for parts in (2, 4):
-            yield _operator("split", size, Array("x", shape), parts=parts, dim=0)
+            yield _operator("split", size, Array("x", shape), parts=parts, dim=1)
 
 
 def _transpose() -> Iterator[Case]:

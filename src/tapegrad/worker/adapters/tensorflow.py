@@ -155,7 +155,8 @@ class TensorFlow(Adapter):
                 "step": Phase(lambda: step(inputs, cotangents)),
             }
         feed(arrays, [])
-        notes = ["transposed to channels last and back"] if case.op in TRANSPOSED else []
+        turned = case.level == "operator" and case.op in TRANSPOSED
+        notes = ["transposed to channels last and back"] if turned else []
         return Work(phases=phases, feed=feed, arrays=read, notes=notes)
 
     def registry(self) -> Mapping[str, Sequence[str]]:

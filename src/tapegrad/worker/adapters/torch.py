@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -104,6 +104,7 @@ class Torch(Adapter):
         ]
         wrt = [tensor for tensor in inputs if tensor.requires_grad]
         cotangents: list[Any] = []
+        owned = _Owned(wrt, cotangents)
         residuals: list[Any] = []
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
@@ -120,11 +121,11 @@ class Torch(Adapter):
             return run(*inputs)
 
         def backward() -> Any:
-            return _gradients(residuals, wrt, cotangents, retain_graph=True)
+            return owned(_gradients(residuals, wrt, cotangents, retain_graph=True))
 
         def step() -> Any:
             outputs = run(*inputs)
-            return outputs, _gradients(outputs_of(outputs), wrt, cotangents)
+            return outputs, owned(_gradients(outputs_of(outputs), wrt, cotangents))
 
         def inference() -> Any:
             with torch.no_grad():
@@ -185,6 +186,13 @@ class Torch(Adapter):
         """Peak bytes of the CUDA allocator; the CPU allocator does not count."""
         return int(torch.cuda.max_memory_allocated()) if self.device == "cuda" else None
 
+    def fused_call(self, case: Case) -> tuple[str, Callable[..., Any] | None]:
+        """Return a fused call, which all are for float32 on the CPU and most by oneDNN."""
+        name, call = super().fused_call(case)
+        usable = case.dtype == "float32" and self.device == "cpu"
+        available = "mkldnn" not in name or torch.backends.mkldnn.enabled
+        return (name, call) if usable and available else ("", None)
+
     def registry(self) -> Mapping[str, Sequence[str]]:
         """Return ATen's public operators that change nothing and give tensors."""
         groups: dict[str, list[str]] = {}
@@ -237,12 +245,12 @@ class TorchWithoutOneDNN(Torch):
 class TorchCompile(Torch):
     """PyTorch through torch.compile."""
 
+    fused: Mapping[str, tuple[str, Callable[..., Any] | None]] = {}
+    compiler = "torch.compile"
+
     def registry(self) -> Mapping[str, Sequence[str]]:
         """Decline: kernels that were compiled are no operators of a registry."""
         raise Unsupported("torch.compile runs kernels of its own; ask torch")
-
-    fused: Mapping[str, tuple[str, Callable[..., Any]]] = {}
-    compiler = "torch.compile"
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Compile a function with its shapes fixed, and forget those of earlier cases.
@@ -408,6 +416,38 @@ def _gradient(target: Callable[[Any], Any], point: AnyArray) -> tuple[Any, Any]:
     value = target(x)
     (grad,) = torch.autograd.grad(value, x)
     return value.item(), grad.numpy()
+
+
+class _Owned:
+    """Gradients with memory of their own, as a leaf's `grad` has it.
+
+    Autograd may return the cotangent itself, a part of it, or one number for all; what PyTorch
+    would copy to keep, it copies here, within the clock.
+    """
+
+    def __init__(self, wrt: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        self._wrt = wrt
+        self._cotangents = cotangents
+        #: Places of gradients that have to be copied, once a first call has shown them.
+        self._borrowed: list[int] | None = None
+
+    def __call__(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        if self._borrowed is None:
+            self._borrowed = list(self._found(gradients))
+        if not self._borrowed:
+            return gradients
+        copies = list(gradients)
+        for place in self._borrowed:
+            copies[place] = torch.empty_like(self._wrt[place]).copy_(gradients[place])
+        return copies
+
+    def _found(self, gradients: Sequence[Any]) -> Iterator[int]:
+        taken = {each.untyped_storage().data_ptr() for each in self._cotangents}
+        for place, gradient in enumerate(gradients):
+            storage = gradient.untyped_storage()
+            if storage.data_ptr() in taken or storage.nbytes() < gradient.nbytes:
+                yield place
+            taken.add(storage.data_ptr())
 
 
 def _gradients(

@@ -55,6 +55,12 @@ def network_of(case: Case) -> Network | None:
             return None
 
 
+def single(case: Case) -> Network:
+    """Return a case's operator as a network of one node."""
+    names = tuple(array.name for array in case.inputs)
+    return Network(case.inputs, (Node(case.op, names, ("result",), case.attrs),), ("result",))
+
+
 def compose(network: Network, operator: Callable[[str], Callable[..., Any]]) -> Callable[..., Any]:
     """Make a function of a network's inputs; `operator` finds a framework's call by its name.
 

@@ -1,13 +1,14 @@
 """A network with channels last, for frameworks whose users keep images so.
 
 Images are (batch, channel, row, column) in a case. To turn them round before every convolution
-and back after it would be work that nobody does; here they are turned once, as inputs are handed
-over, together with the filters of convolutions. Gradients are turned back as they are read.
+and back after it would be work that nobody does; here they are turned once, as inputs and
+cotangents are handed over, together with the filters of convolutions. Results and gradients are
+turned back as they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +34,8 @@ class ChannelsLast:
 
     network: Network
     turns: Mapping[str, tuple[int, ...]]
+    #: Places of results that are images.
+    images: frozenset[int]
 
     def turned(self, arrays: Mapping[str, NDArray[Any]]) -> Arrays:
         """Bring inputs into this layout."""
@@ -41,13 +44,21 @@ class ChannelsLast:
             for name, array in arrays.items()
         }
 
-    def restored(self, results: Mapping[str, NDArray[Any]]) -> Arrays:
-        """Bring gradients of inputs back into the layout of the case."""
-        return {name: self._restored(name, array) for name, array in results.items()}
+    def turned_results(self, arrays: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Bring what has the shapes of the results, as cotangents, into this layout."""
+        return [
+            np.ascontiguousarray(np.transpose(array, LAST)) if place in self.images else array
+            for place, array in enumerate(arrays)
+        ]
 
-    def _restored(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
-        turn = self.turns.get(name.removeprefix("grad:")) if name.startswith("grad:") else None
-        return array if turn is None else np.transpose(array, np.argsort(turn))
+    def restored(self, results: Mapping[str, NDArray[Any]]) -> Arrays:
+        """Bring results and gradients of inputs back into the layout of the case."""
+        turns = {f"grad:{name}": turn for name, turn in self.turns.items()}
+        turns |= {f"output{place}": LAST for place in self.images}
+        return {
+            name: np.transpose(array, np.argsort(turns[name])) if name in turns else array
+            for name, array in results.items()
+        }
 
 
 def channels_last(network: Network, operators: Collection[str]) -> ChannelsLast:
@@ -58,10 +69,10 @@ def channels_last(network: Network, operators: Collection[str]) -> ChannelsLast:
     turning = _Turning({array.name for array in network.inputs}, operators)
     for node in network.nodes:
         turning.add(node)
-    outputs = tuple(turning.first(name) for name in network.outputs)
     inputs = tuple(_turned(array, turning.turns.get(array.name)) for array in network.inputs)
-    rewritten = replace(network, inputs=inputs, nodes=tuple(turning.nodes), outputs=outputs)
-    return ChannelsLast(rewritten, turning.turns)
+    rewritten = replace(network, inputs=inputs, nodes=tuple(turning.nodes))
+    images = frozenset(place for place, name in enumerate(network.results) if turning.is_last(name))
+    return ChannelsLast(rewritten, turning.turns, images)
 
 
 @dataclass
@@ -83,6 +94,10 @@ class _Turning:
         else:
             takes = tuple(self.first(name) for name in node.takes)
         self.nodes.append(replace(node, takes=takes))
+
+    def is_last(self, name: str) -> bool:
+        """Tell whether a value has channels last."""
+        return name in self._last
 
     def last(self, name: str) -> str:
         """Return a value with channels last."""

@@ -85,6 +85,11 @@ def _max_pool2d_last(x: Any, kernel: int, stride: int, padding: int) -> Any:
     return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, window, steps, edges)
 
 
+def _avg_pool2d_last(x: Any, kernel: int, stride: int) -> Any:
+    window, steps = (1, kernel, kernel, 1), (1, stride, stride, 1)
+    return jax.lax.reduce_window(x, 0.0, jax.lax.add, window, steps, "VALID") / kernel**2
+
+
 def _avg_pool(x: Any, kernel: int, stride: int) -> Any:
     return _pool(x, 0.0, jax.lax.add, kernel, stride, 0) / kernel ** (x.ndim - 2)
 
@@ -115,6 +120,10 @@ def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
     y, *found = _batch_norm_training_last(_last(x), weight, bias, mean, var, eps)
     return _first(y), *found
+
+
+def _batch_norm_last(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _batch_norm_training_last(x, weight, bias, None, None, eps)[0]
 
 
 def _batch_norm_training_last(
@@ -394,7 +403,9 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
 CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "conv2d": _conv2d_last,
     "max_pool2d": _max_pool2d_last,
+    "avg_pool2d": _avg_pool2d_last,
     "global_avg_pool2d": lambda x: x.mean((1, 2)),
+    "batch_norm": _batch_norm_last,
     "batch_norm_training": _batch_norm_training_last,
     "batch_norm_inference": _batch_norm_inference_last,
 }

@@ -83,7 +83,11 @@ def _max_pool2d_last(x: Any, kernel: int, stride: int, padding: int) -> Any:
 
 
 def _avg_pool2d(x: Any, kernel: int, stride: int) -> Any:
-    return _first(tf.nn.avg_pool2d(_last(x), kernel, stride, "VALID"))
+    return _first(_avg_pool2d_last(_last(x), kernel, stride))
+
+
+def _avg_pool2d_last(x: Any, kernel: int, stride: int) -> Any:
+    return tf.nn.avg_pool2d(x, kernel, stride, "VALID")
 
 
 def _max_pool1d(x: Any, kernel: int, stride: int) -> Any:
@@ -134,6 +138,10 @@ def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
     y, *found = _batch_norm_training_last(_last(x), weight, bias, mean, var, eps)
     return _first(y), *found
+
+
+def _batch_norm_last(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return _batch_norm_training_last(x, weight, bias, None, None, eps)[0]
 
 
 def _batch_norm_training_last(
@@ -394,7 +402,9 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
 CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "conv2d": _conv2d_last,
     "max_pool2d": _max_pool2d_last,
+    "avg_pool2d": _avg_pool2d_last,
     "global_avg_pool2d": lambda x: tf.reduce_mean(x, (1, 2)),
+    "batch_norm": _batch_norm_last,
     "batch_norm_training": _batch_norm_training_last,
     "batch_norm_inference": _batch_norm_inference_last,
 }
@@ -403,28 +413,6 @@ CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
 TRANSPOSED = frozenset(
     name for name in OPERATORS if name.startswith(("conv", "max_pool", "avg_pool"))
 )
-
-
-def _conv2d_relu(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
-    filters = tf.transpose(weight, (2, 3, 1, 0))
-    result = _conv2d_last(_last(x), filters, bias, stride=stride, padding=padding)
-    return _first(tf.nn.relu(result))
-
-
-def _conv2d_batch_norm_last(
-    x: Any, weight: Any, gamma: Any, beta: Any, stride: int, padding: int, eps: float
-) -> Any:
-    filters = tf.transpose(weight, (2, 3, 1, 0))
-    result = _conv2d_last(_last(x), filters, stride=stride, padding=padding)
-    return _batch_norm_training_last(result, gamma, beta, None, None, eps)[0]
-
-
-def _conv2d_batch_norm(*inputs: Any, **attrs: Any) -> Any:
-    return _first(_conv2d_batch_norm_last(*inputs, **attrs))
-
-
-def _conv2d_batch_norm_relu(*inputs: Any, **attrs: Any) -> Any:
-    return _first(tf.nn.relu(_conv2d_batch_norm_last(*inputs, **attrs)))
 
 
 def _linear_relu(x: Any, weight: Any, bias: Any) -> Any:
@@ -436,17 +424,16 @@ def _linear_gelu(x: Any, weight: Any, bias: Any) -> Any:
 
 
 #: What there is of fused calls.
-FUSED_CALLS: Mapping[str, tuple[str, Callable[..., Any]]] = {
+FUSED_CALLS: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
     "softmax_cross_entropy": ("tf.nn.sparse_softmax_cross_entropy_with_logits", _cross_entropy),
 }
 
 #: These, and forms that Grappler, which sees to all that tf.function traces, knows and replaces by
-#: fused kernels. Channels stay last from one part to the next.
-FUSED: Mapping[str, tuple[str, Callable[..., Any]]] = {
+#: fused kernels.
+FUSED: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
     **FUSED_CALLS,
-    "conv2d_relu": ("_FusedConv2D by Grappler", _conv2d_relu),
-    "conv2d_batch_norm": ("tf.compat.v1.nn.fused_batch_norm", _conv2d_batch_norm),
-    "conv2d_batch_norm_relu": ("_FusedBatchNormEx by Grappler", _conv2d_batch_norm_relu),
+    "conv2d_relu": ("_FusedConv2D by Grappler in inference, else composed", None),
+    "conv2d_batch_norm_relu": ("_FusedBatchNormEx by Grappler, after the convolution", None),
     "linear_relu": ("_FusedMatMul by Grappler", _linear_relu),
     "linear_gelu": ("_FusedMatMul by Grappler in inference, else composed", _linear_gelu),
 }

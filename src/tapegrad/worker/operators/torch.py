@@ -181,7 +181,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "topk": lambda x, k: torch.topk(x, k).values,
     # shape
     "concat": lambda x, y, dim: torch.cat((x, y), dim),
-    "split": lambda x, parts, dim: [part.clone() for part in x.chunk(parts, dim)],
+    "split": lambda x, parts, dim: [part.clone() for part in x.tensor_split(parts, dim)],
     "stack": lambda x, y, dim: torch.stack((x, y), dim),
     "transpose": lambda x: x.t().clone(memory_format=torch.contiguous_format),
     "permute": lambda x, dims: x.permute(dims).clone(memory_format=torch.contiguous_format),
@@ -243,13 +243,13 @@ def _add_relu(x: Any, y: Any) -> Any:
     return F.relu(torch.add(x, y)) if with_gradients else torch._add_relu(x, y)
 
 
-#: What there is of fused calls; all but the last one for inference on the CPU only.
-FUSED: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    name: (f"{call} in inference on the CPU, else composed", function)
+#: What there is of fused calls, all for inference in float32 on the CPU only.
+FUSED: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
+    name: (f"{call} in inference, else composed", function)
     for name, call, function in (
         ("conv2d_relu", "torch.ops.mkldnn._convolution_pointwise", _conv2d_relu),
         ("linear_relu", "torch.ops.mkldnn._linear_pointwise", _linear_relu),
         ("linear_gelu", "torch.ops.mkldnn._linear_pointwise", _linear_gelu),
         ("add_relu", "torch._add_relu", _add_relu),
     )
-} | {"softmax_cross_entropy": ("F.cross_entropy", F.cross_entropy)}
+}
