@@ -89,7 +89,7 @@ FUNCTIONS = {
     "    for (int i = 1; i < n; ++i)\n"
     "        if (a[i] > top) top = a[i];\n"
     "    for (int i = 0; i < n; ++i) total += y[i] = exp$f(a[i] - top);\n"
-    "    for (int i = 0; i < n; ++i) y[i] /= total;\n}",
+    "    for (int i = 0; i < n; ++i) y[i] *= 1 / total;\n}",
     "softmax_vjp": "void ${name}_softmax_vjp(const $T *a, int n, $T *y) {\n"
     "    const $T *g = a + n;\n"
     "    $T mean = 0;\n"
