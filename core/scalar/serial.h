@@ -23,7 +23,8 @@
 //              sumdot    plain terms; and what follows
 //              pooled    number of operands; and what follows
 //              others    operands, each as the distance back from the node
-//            A node with several results counts as one and stands before its results.
+//            A node with several results is one of the count; the numbers behind its own are those
+//            of its results, and targets and distances count them.
 //
 // Numbers are unsigned, seven bits a byte, lowest first; text is its length and its bytes.
 #pragma once
