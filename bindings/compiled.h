@@ -62,6 +62,20 @@ class Unlocked {
     PyThreadState* state_;
 };
 
+/// Runs a program in one of the number types.
+inline decltype(Compiled::runner) make_runner(const std::shared_ptr<const Program>& program,
+                                              bool is_double) {
+    if (is_double) return std::make_unique<Runner<double>>(program);
+    return std::make_unique<Runner<float>>(program);
+}
+
+/// Makes a program of its record, and a record of a program.
+void restore(Compiled* self, const nb::bytes& record);
+nb::bytes record(const Compiled& c);
+/// The instructions of a program before they are scheduled, with their values numbered.
+nb::dict listing(const Compiled& c);
+nb::list input_names(const Compiled& c);
+
 /// The native loop behind Program.minimize.
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
                    double lr, double beta1, double beta2, double epsilon, std::size_t history_every,

@@ -25,6 +25,8 @@ void translate(const std::exception_ptr& pointer, void*) {
         set("GraphError", e);
     } catch (const GradError& e) {
         set("GradError", e);
+    } catch (const FileError& e) {
+        set("FileError", e);
     } catch (const CompileError& e) {
         set("CompileError", e);
     }

@@ -246,11 +246,8 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
         position[graph.node(ids[i]).a] = static_cast<std::int64_t>(i);
     for (NodeId id : wrt_ids)
         wrt_input.push_back(graph.op(id) == Op::input ? position[graph.node(id).a] : -1);
-    new (self) Compiled{{}, program, scalar, with_gradient, std::move(wrt_input)};
-    if (dtype == "float64")
-        self->runner = std::make_unique<Runner<double>>(program);
-    else
-        self->runner = std::make_unique<Runner<float>>(program);
+    new (self) Compiled{make_runner(program, dtype == "float64"), program, scalar, with_gradient,
+                        std::move(wrt_input)};
 }
 
 /// Records a loop: `body` maps carried and shared values to the carried values of the next round.
@@ -284,6 +281,8 @@ void bind_program(nb::module_& m) {
             nb::sig("def __init__(self, outputs: collections.abc.Sequence[Var], wrt: "
                     "collections.abc.Sequence[Var] | None, inputs: collections.abc.Sequence[Var] | "
                     "None, dtype: str, scalar: bool) -> None"))
+        .def("__init__", &restore, nb::arg("record"),
+             nb::sig("def __init__(self, record: bytes) -> None"))
         .def(
             "__call__",
             [](const Compiled& c, nb::handle x, nb::handle out) {
@@ -323,6 +322,11 @@ void bind_program(nb::module_& m) {
                      "False, threads: int | None = None) -> list[typing.Any]"),
              "The program over columns: per input an array, of any stride, or a number shared by "
              "all rows; per output an array, or its sum over the rows.")
+        .def("record", &record, "The program as bytes, of which Program(record) is the same.")
+        .def("listing", &listing, nb::sig("def listing(self) -> dict[str, typing.Any]"),
+             "Inputs, constants, instructions, outputs and loops, by numbers of values.")
+        .def_prop_ro("input_names", &input_names, nb::sig("def input_names(self) -> list[str]"),
+                     "Names of the inputs, empty where they have none.")
         .def_prop_ro("n_inputs", &Compiled::inputs, "How many values a point has.")
         .def_prop_ro("n_outputs", &Compiled::values, "How many values it computes.")
         .def_prop_ro("n_derivatives", &Compiled::derivatives, "Derivatives per value.")

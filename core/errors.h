@@ -13,6 +13,10 @@ struct GraphError : std::runtime_error {
 struct GradError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
+/// A saved program is damaged, or of a format this version does not know.
+struct FileError : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
 /// A program cannot be made from these outputs and inputs.
 struct CompileError : std::runtime_error {
     using std::runtime_error::runtime_error;

@@ -212,6 +212,16 @@ void Graph::reserve(std::size_t nodes) {
     if (std::size_t size = std::bit_ceil(nodes * 2); size > table_.size()) rehash(size);
 }
 
+Graph Graph::compact() const {
+    Graph out;
+    out.nodes_ = nodes_;
+    out.pool_ = pool_;
+    out.inputs_ = inputs_;
+    out.input_names_ = input_names_;
+    out.loops_ = loops_;
+    return out;
+}
+
 std::size_t Graph::bytes() const {
     return nodes_.capacity() * sizeof(Node) + (pool_.capacity() + table_.capacity()) * 4;
 }

@@ -80,6 +80,9 @@ class Graph {
     /// The interned node of a unary operation, or no_node if nobody recorded it.
     NodeId find_unary(Op op, NodeId a) const;
 
+    /// A copy to read from, not to add to: without the table, which is most of a graph's memory.
+    Graph compact() const;
+
     std::size_t bytes() const;
     void reserve(std::size_t nodes);
 

@@ -83,26 +83,9 @@ std::vector<NodeId> translate(const Extract& part, std::span<const NodeId> ids) 
     return out;
 }
 
-}  // namespace
-
-std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<const NodeId> outputs,
-                                                std::span<const NodeId> wrt, bool with_gradient,
-                                                std::span<const NodeId> inputs) {
-    std::shared_ptr<Program> program(new Program());
-    Stopwatch watch(program->stats_);
-
-    std::vector<NodeId> roots(outputs.begin(), outputs.end());
-    roots.insert(roots.end(), wrt.begin(), wrt.end());
-    Extract part = extract(graph, roots);
-    std::vector<NodeId> targets = translate(part, outputs);
-    watch.lap("extract");
-
-    if (with_gradient) {
-        const auto rows = derive(part.graph, translate(part, outputs), translate(part, wrt));
-        for (const auto& row : rows) targets.insert(targets.end(), row.begin(), row.end());
-        watch.lap("derive");
-    }
-
+/// Per input of the extracted graph its place among the program's `inputs`.
+std::vector<std::uint32_t> positions_of(const Graph& source, const Extract& part,
+                                        std::span<const NodeId> inputs) {
     // Inputs of the extracted graph are the live ones, in the order of the original.
     std::vector<std::uint32_t> position(part.graph.inputs().size(), no_slot);
     for (std::uint32_t i = 0; i < inputs.size(); ++i)
@@ -111,11 +94,52 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
     for (std::uint32_t k = 0; k < position.size(); ++k)
         if (position[k] == no_slot)
             throw CompileError("compile: the outputs depend on input " +
-                               name_of_input(graph, part, k) +
+                               name_of_input(source, part, k) +
                                ", which is not among `inputs`; add it there");
+    return position;
+}
 
-    const Lowered lowered =
-        lower(part.graph, targets, position, static_cast<std::uint32_t>(inputs.size()));
+std::vector<NodeId> joined(std::span<const NodeId> a, std::span<const NodeId> b) {
+    std::vector<NodeId> out(a.begin(), a.end());
+    out.insert(out.end(), b.begin(), b.end());
+    return out;
+}
+
+/// Appends the derivatives of `outputs` to them, row by row.
+std::vector<NodeId> with_derivatives(Graph& graph, std::span<const NodeId> outputs,
+                                     std::span<const NodeId> wrt) {
+    std::vector<NodeId> targets(outputs.begin(), outputs.end());
+    for (const auto& row : derive(graph, outputs, wrt))
+        targets.insert(targets.end(), row.begin(), row.end());
+    return targets;
+}
+
+}  // namespace
+
+std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<const NodeId> outputs,
+                                                std::span<const NodeId> wrt, bool with_gradient,
+                                                std::span<const NodeId> inputs) {
+    std::shared_ptr<Program> program(new Program());
+    Stopwatch watch(program->stats_);
+
+    Extract part = extract(graph, joined(outputs, wrt));
+    program->source_ = part.graph.compact();
+    program->roots_ = translate(part, outputs);
+    program->wrt_ = translate(part, wrt);
+    program->source_positions_ = positions_of(graph, part, inputs);
+    for (NodeId id : inputs) program->input_names_.push_back(graph.input_name(graph.node(id).a));
+    watch.lap("extract");
+
+    Expanded nodes{std::move(part.graph), program->roots_, program->source_positions_};
+    if (with_gradient) {
+        nodes.targets = with_derivatives(nodes.graph, program->roots_, program->wrt_);
+        watch.lap("derive");
+    }
+    program->values_ = static_cast<std::uint32_t>(outputs.size());
+    program->derivatives_ = static_cast<std::uint32_t>(wrt.size());
+
+    const Lowered lowered = lower(nodes.graph, nodes.targets, nodes.positions,
+                                  static_cast<std::uint32_t>(inputs.size()));
     watch.lap("lower");
     const Schedule order = schedule(lowered);
     watch.lap("schedule");
@@ -123,9 +147,31 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
     watch.lap("slots");
     program->encode(lowered, order, slots);
     watch.lap("encode");
-    program->values_ = static_cast<std::uint32_t>(outputs.size());
-    program->derivatives_ = static_cast<std::uint32_t>(wrt.size());
     return program;
+}
+
+std::shared_ptr<const Program> Program::restore(const Graph& graph, std::span<const NodeId> targets,
+                                                std::uint32_t values, std::uint32_t derivatives,
+                                                std::span<const NodeId> inputs) {
+    auto program = std::const_pointer_cast<Program>(compile(graph, targets, {}, false, inputs));
+    program->values_ = values;
+    program->derivatives_ = derivatives;
+    return program;
+}
+
+Expanded Program::expanded() const {
+    Extract part = extract(source_, joined(roots_, wrt_));
+    std::vector<NodeId> targets = translate(part, roots_);
+    if (!wrt_.empty()) targets = with_derivatives(part.graph, targets, translate(part, wrt_));
+    Extract live = extract(part.graph, targets);
+    Expanded out{std::move(live.graph), translate(live, targets), {}};
+    // Both extracts keep the order of inputs, and the second may leave some out.
+    for (std::uint32_t k = 0; k < source_positions_.size(); ++k) {
+        const NodeId id = part.graph.inputs()[k];
+        if (id < live.now.size() && live.now[id] != no_node)
+            out.positions.push_back(source_positions_[k]);
+    }
+    return out;
 }
 
 void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slots& slots) {

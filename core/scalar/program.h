@@ -20,6 +20,13 @@ struct ProgramStats {
     std::vector<std::pair<std::string, double>> passes;  ///< name and seconds
 };
 
+/// What a program computes, as nodes: its outputs with their derivatives.
+struct Expanded {
+    Graph graph;                           ///< nothing but what the targets need
+    std::vector<NodeId> targets;           ///< values, then row by row the derivatives of each
+    std::vector<std::uint32_t> positions;  ///< per input of the graph its place in the program
+};
+
 /// Immutable once made; any number of threads may run it.
 class Program {
    public:
@@ -29,7 +36,17 @@ class Program {
                                                   std::span<const NodeId> outputs,
                                                   std::span<const NodeId> wrt, bool with_gradient,
                                                   std::span<const NodeId> inputs);
+    /// The program of nodes that have their derivatives among them, in the order of Expanded.
+    static std::shared_ptr<const Program> restore(const Graph& graph,
+                                                  std::span<const NodeId> targets,
+                                                  std::uint32_t values, std::uint32_t derivatives,
+                                                  std::span<const NodeId> inputs);
 
+    /// The nodes it was compiled from. Derivatives are recorded anew: they have several times as
+    /// many nodes as what they are derivatives of, which is all that a program keeps.
+    Expanded expanded() const;
+    /// Names of the inputs, empty where they have none.
+    const std::vector<std::string>& input_names() const { return input_names_; }
     const Code& code() const { return code_; }
     const ProgramStats& stats() const { return stats_; }
     /// Slots with those that bodies of loops need behind them.
@@ -59,6 +76,11 @@ class Program {
     std::uint32_t values_ = 0, derivatives_ = 0;
     Code code_{};
     ProgramStats stats_;
+    Graph source_;               ///< what `roots_` and `wrt_` need, compact
+    std::vector<NodeId> roots_;  ///< outputs; of a restored program its derivatives, too
+    std::vector<NodeId> wrt_;    ///< what the derivatives are by; empty if they are roots
+    std::vector<std::uint32_t> source_positions_;
+    std::vector<std::string> input_names_;
 };
 
 }  // namespace tapegrad

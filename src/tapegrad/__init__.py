@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad import errors as errors
 from tapegrad.errors import CompileError as CompileError
 from tapegrad.errors import DTypeError as DTypeError
+from tapegrad.errors import FileError as FileError
 from tapegrad.errors import GradError as GradError
 from tapegrad.errors import GraphError as GraphError
 from tapegrad.errors import OptionError as OptionError

@@ -25,5 +25,9 @@ class GradError(TapegradError, RuntimeError):
     """A derivative was asked for that does not exist here."""
 
 
+class FileError(TapegradError, ValueError):
+    """A saved program is damaged, or of a format that this version does not know."""
+
+
 class CompileError(TapegradError, ValueError):
     """A program cannot be made from these outputs and inputs."""

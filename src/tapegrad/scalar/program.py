@@ -6,7 +6,8 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError
+from tapegrad.scalar import c_source, files
 
 #: A callback of `minimize`: step, x, value; true ends the run.
 Callback = Callable[[int, NDArray[Any], Any], object]
@@ -112,6 +114,71 @@ class Program(_core.Program):
             threads,
         )
         return Minimum(*found)
+
+    def save(self, path: str | Path) -> None:
+        """Write the program into a file that `Program.load` reads, on any machine.
+
+        The file holds nodes and numbers, no code: it is safe to load from anywhere, and does not
+        depend on the instruction set. Pickles and copies of a program are the same bytes.
+
+        Example:
+            >>> import tapegrad as tg, tempfile, pathlib
+            >>> x = tg.Graph().inputs(2)
+            >>> program = tg.compile(x[0] * x[1], wrt=x)
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = pathlib.Path(folder) / "product.tg"
+            ...     program.save(path)
+            ...     again = tg.Program.load(path)
+            >>> again([2.0, 3.0])[0]
+            6.0
+
+        """
+        Path(path).write_bytes(self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a program that `save` wrote; a damaged file raises FileError."""
+        return cls.from_bytes(files.read(path))
+
+    def to_bytes(self) -> bytes:
+        """Return what `save` writes."""
+        return files.framed(self.record())
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Make a program of what `to_bytes` returned; damaged bytes raise FileError."""
+        return cls(files.unframed(data))
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Program], tuple[bytes]]:
+        return type(self).from_bytes, (self.to_bytes(),)
+
+    def to_c(self, path: str | Path | None = None, name: str = "f") -> str:
+        """Write the program as C99 that needs nothing but <math.h>; returns the text.
+
+        Args:
+            path: The file to write, or None to write none.
+            name: Of the function: `void name(const double *x, double *value)`, or with
+                derivatives `void name(const double *x, double *value, double *gradient)`. Several
+                values have a Jacobian, row by row. float32 programs have `float`.
+
+        Sums and products are rounded as the program rounds them, if the compiler does not contract
+        them (`gcc -std=c99` or `-ffp-contract=off`); functions are those of the C library, and
+        differ in the last places.
+
+        Example:
+            >>> import tapegrad as tg
+            >>> x = tg.Graph().inputs(2)
+            >>> print(tg.compile(x[0] * x[1]).to_c(name="product")[75:].strip())
+            void product(const double *x, double *value) {
+                const double v2 = x[0] * x[1];
+                value[0] = v2;
+            }
+
+        """
+        text = c_source.source(self, name)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
     def explain(self) -> str:
         """Describe what was compiled: nodes, instructions, runs, slots, bytes, time of each pass.
