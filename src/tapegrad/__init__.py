@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 
 #: What exists without the engine: errors, and parts that are imported when they are named.
 _ERRORS = [name for name in vars(errors) if name.endswith("Error")]
-_PARTS = ("bench", "cli", "scalar", "worker")
+_PARTS = ("bench", "cli", "distributed", "scalar", "worker")
 
 if TYPE_CHECKING:
     from tapegrad._core import functions as _functions
