@@ -77,23 +77,22 @@ def batch(
     _check_rows(program, rows.shape)
     if not len(rows):
         return program.batch(rows)
+    first, pair = _parts(program.batch(rows[:1]))
+    results = [np.empty((len(rows), *part.shape[1:]), part.dtype) for part in first]
+    row_bytes = max(rows[0].nbytes, sum(part.nbytes for part in first))
     loaded = client.submit(pickle.loads, _packed(program))
-    parts: list[NDArray[Any]] = []
 
     def send(start: int, stop: int) -> tuple[Any, int]:
-        chunk = rows[start:stop]
-        return client.submit(_evaluate_rows, loaded, chunk, pure=False), chunk.nbytes
+        sent = client.submit(_evaluate_rows, loaded, rows[start:stop], pure=False)
+        return sent, row_bytes * (stop - start)
 
-    def place(start: int, stop: int, results: Any) -> None:
-        together = results if isinstance(results, tuple) else (results,)
-        if not parts:
-            parts.extend(np.empty((len(rows), *part.shape[1:]), part.dtype) for part in together)
-        for whole, part in zip(parts, together, strict=True):
+    def place(start: int, stop: int, found: Any) -> None:
+        for whole, part in zip(results, _parts(found)[0], strict=True):
             whole[start:stop] = part
 
-    pace = _Pace(FIRST_ROWS, seconds)
+    pace = _Pace(min(FIRST_ROWS, 1 + LARGEST // row_bytes), seconds)
     _in_chunks(client, len(rows), send, place, pace=pace, progress=_shown(progress, "rows"))
-    return tuple(parts) if program.n_derivatives else parts[0]
+    return tuple(results) if pair else results[0]
 
 
 def map(
@@ -157,6 +156,11 @@ def _evaluate_each(
         program = mine if other is None else other
         results.append(program.batch(point, threads=1) if point.ndim == 2 else program(point))
     return results, time.perf_counter() - started
+
+
+def _parts(results: Any) -> tuple[tuple[NDArray[Any], ...], bool]:
+    """Return the arrays of a batch, and whether there are derivatives beside the values."""
+    return (results, True) if isinstance(results, tuple) else ((results,), False)
 
 
 # ---- chunks ------------------------------------------------------------------------------------
@@ -226,25 +230,20 @@ def _batch_blocks(program: Program, x: Any, client: Any) -> Any:
 
     _check_rows(program, x.shape)
     rows = x.rechunk({1: -1})
-    like = program.batch(np.zeros((1, program.n_inputs), dtype=program.dtype))
+    like, pair = _parts(program.batch(np.zeros((1, program.n_inputs))))
     loaded = delayed(pickle.loads)(_packed(program))
-    evaluated = [
-        delayed(_evaluate_rows)(loaded, block)[0] for block in rows.to_delayed().ravel().tolist()
-    ]
+    blocks = rows.to_delayed().ravel().tolist()
+    evaluated = [delayed(_parts)(delayed(_evaluate_rows)(loaded, block)[0])[0] for block in blocks]
 
-    def joined(blocks: list[Any], part: NDArray[Any]) -> Any:
+    def joined(place: int, part: NDArray[Any]) -> Any:
         arrays = [
-            dask.array.from_delayed(block, (height, *part.shape[1:]), part.dtype)
-            for block, height in zip(blocks, rows.chunks[0], strict=True)
+            dask.array.from_delayed(parts[place], (height, *part.shape[1:]), part.dtype)
+            for parts, height in zip(evaluated, rows.chunks[0], strict=True)
         ]
         return dask.array.concatenate(arrays, allow_unknown_chunksizes=True)
 
-    if not isinstance(like, tuple):
-        return client.persist(joined(evaluated, like))
-    together = [
-        joined([blocks[place] for blocks in evaluated], part) for place, part in enumerate(like)
-    ]
-    return tuple(client.persist(together))
+    results = client.persist([joined(place, part) for place, part in enumerate(like)])
+    return tuple(results) if pair else results[0]
 
 
 # ---- arguments ---------------------------------------------------------------------------------

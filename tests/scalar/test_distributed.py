@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import os
+import pickle
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -183,11 +184,23 @@ def test_no_programs_give_no_results(client: Client) -> None:
 # ---- trouble -----------------------------------------------------------------------------------
 
 
-def test_errors_of_workers_come_back_and_leave_nothing_running(client: Client) -> None:
-    rows: Any = np.full((5000, N), "a")
-    with pytest.raises(TypeError):
-        distributed.batch(build(), rows, client)
+def test_errors_of_workers_come_back(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(distributed, "_packed", lambda program: b"nonsense")
+        with pytest.raises(pickle.UnpicklingError):
+            distributed.batch(build(), points(5000), client)
     assert_same(distributed.batch(build(), points(9), client), build().batch(points(9)))
+
+
+def test_an_error_in_progress_ends_the_run(client: Client) -> None:
+    def progress(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        distributed.batch(build(), points(50_000), client, progress=progress)
+    states = {key: future.status for key, future in client.futures.items()}
+    left = {status for key, status in states.items() if "_evaluate_rows" in key}
+    assert left <= {"cancelled", "finished"}
 
 
 @pytest.mark.parametrize(
