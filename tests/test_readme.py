@@ -84,11 +84,13 @@ def test_everything_public_has_a_docstring(name: str) -> None:
     assert inspect.getdoc(getattr(tg, name))
 
 
-@pytest.mark.parametrize("name", ["compile", "grad", "value_and_grad"])
+@pytest.mark.parametrize(
+    "name", ["compile", "grad", "locate_nonfinite", "to_dot", "value_and_grad"]
+)
 def test_public_python_functions_have_a_runnable_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(tg, name)) or "")
 
 
-@pytest.mark.parametrize("name", ["minimize", "explain"])
+@pytest.mark.parametrize("name", ["minimize", "explain", "scipy"])
 def test_public_methods_have_a_runnable_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(tg.Program, name)) or "")

@@ -28,13 +28,15 @@ __version__ = "0.1.0"
 
 #: What exists without the engine: errors, and parts that are imported when they are named.
 _ERRORS = [name for name in vars(errors) if name.endswith("Error")]
-_PARTS = ("bench", "cli", "scalar", "worker")
+_PARTS = ("bench", "cli", "distributed", "scalar", "worker")
 
 if TYPE_CHECKING:
     from tapegrad._core import functions as _functions
     from tapegrad._core.functions import *  # noqa: F403
     from tapegrad.scalar import Graph as Graph
     from tapegrad.scalar import Minimum as Minimum
+    from tapegrad.scalar import NonFinite as NonFinite
+    from tapegrad.scalar import Picture as Picture
     from tapegrad.scalar import Program as Program
     from tapegrad.scalar import SparseProgram as SparseProgram
     from tapegrad.scalar import SparseVars as SparseVars
@@ -49,7 +51,9 @@ if TYPE_CHECKING:
     from tapegrad.scalar import isas as isas
     from tapegrad.scalar import jacobian as jacobian
     from tapegrad.scalar import jvp as jvp
+    from tapegrad.scalar import locate_nonfinite as locate_nonfinite
     from tapegrad.scalar import set_isa as set_isa
+    from tapegrad.scalar import to_dot as to_dot
     from tapegrad.scalar import value_and_grad as value_and_grad
     from tapegrad.scalar import vjp as vjp
 

@@ -5,13 +5,17 @@ from tapegrad._core import functions as _functions
 from tapegrad._core.functions import *  # noqa: F403  the op table decides what there is
 from tapegrad.scalar.arrays import VarArray, enable
 from tapegrad.scalar.check import gradcheck
+from tapegrad.scalar.picture import Picture, to_dot
 from tapegrad.scalar.program import Minimum, Program, compile
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 from tapegrad.scalar.transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+from tapegrad.scalar.trouble import NonFinite, locate_nonfinite
 
 __all__ = [
     "Graph",
     "Minimum",
+    "NonFinite",
+    "Picture",
     "Program",
     "SparseProgram",
     "SparseVars",
@@ -26,7 +30,9 @@ __all__ = [
     "isas",
     "jacobian",
     "jvp",
+    "locate_nonfinite",
     "set_isa",
+    "to_dot",
     "value_and_grad",
     "vjp",
 ]

@@ -16,6 +16,7 @@ from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.scalar import c_source, files
+from tapegrad.scalar.scipy_interface import Product, arguments
 
 #: A callback of `minimize`: step, x, value; true ends the run.
 Callback = Callable[[int, NDArray[Any], Any], object]
@@ -179,6 +180,32 @@ class Program(_core.Program):
         if path is not None:
             Path(path).write_text(text, encoding="utf-8")
         return text
+
+    def scipy(self, hessp: Product | None = None) -> dict[str, Any]:
+        """Give the arguments `fun` and `jac` of scipy.optimize.minimize, in float64 always.
+
+        Args:
+            hessp: For methods that ask for products of the Hessian with vectors: `tg.hvp` of a
+                function, or a program of a point followed by a vector. A program cannot make it
+                itself, as it does not keep its graph.
+
+        Example:
+            >>> import tapegrad as tg
+            >>> from scipy.optimize import minimize
+            >>> g = tg.Graph()
+            >>> x = g.inputs(2)
+            >>> loss = (x[0] - 1) ** 4 + (x[1] + x[0]) ** 2
+            >>> bowl = tg.compile(loss, wrt=x)
+            >>> minimize(**bowl.scipy(), x0=[0.0, 0.0], method="BFGS").x.round(1).tolist()
+            [1.0, -1.0]
+            >>> v = g.inputs(2)
+            >>> product = tg.compile(tg.hvp(loss, x, v), inputs=[*x, *v])
+            >>> found = minimize(**bowl.scipy(product), x0=[0.0, 0.0], method="Newton-CG")
+            >>> found.x.round(1).tolist()
+            [1.0, -1.0]
+
+        """
+        return arguments(self, hessp)
 
     def explain(self) -> str:
         """Describe what was compiled: nodes, instructions, runs, slots, bytes, time of each pass.

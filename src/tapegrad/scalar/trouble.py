@@ -1,0 +1,232 @@
+"""Where NaNs and infinities come from.
+
+Every node is evaluated as an output of one program. Infinities that do no harm, as in the branch
+that a `where` does not take, are common; so the search starts at a result that is not finite and
+goes back through operands that are not, to the node where finite operands gave something else.
+Derivatives are searched the same way, from a variable up through the adjoints of its users.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tapegrad import _core
+from tapegrad._core import Var
+from tapegrad.errors import DTypeError
+from tapegrad.scalar.nodes import formula, label, live, made_from, of_one_graph, operation
+from tapegrad.scalar.program import Program, as_vars, compile
+from tapegrad.scalar.replay import Function, as_point, record
+
+#: Values of nodes by their place in the graph.
+Values: TypeAlias = dict[int, float]
+
+#: Operands that a message shows; a sum may have thousands.
+SHOWN = 8
+
+
+@dataclass(frozen=True)
+class NonFinite:
+    """The operation where the first NaN or infinity arose, with the values that it had."""
+
+    direction: Literal["forward", "backward"]
+    """Whether a value is not finite, or only a derivative."""
+    var: Var
+    """The node: its value, or its own derivative, is not finite."""
+    op: str
+    """The operation that makes it."""
+    value: float
+    """Forward: the value of the node. Backward: the derivative of the output by `by`."""
+    operands: tuple[tuple[str, float], ...]
+    """What the node is computed from: names and values."""
+    output: int
+    """Which of the outputs it spoils: its position."""
+    by: Var | None = None
+    """Backward: the operand by which the derivative was taken."""
+    overflow: bool = False
+    """Backward: every derivative along the way is finite, their product or sum is not."""
+
+    def __str__(self) -> str:
+        """Say it in a sentence."""
+        shown = [f"{name} = {value!r}" for name, value in self.operands[:SHOWN]]
+        if len(self.operands) > SHOWN:
+            shown.append(f"{len(self.operands) - SHOWN:,} more")
+        where = f", where {', '.join(shown)}" if shown else ""
+        if self.by is None:
+            return (
+                f"{_described(self.var)} is {self.value!r}{where}; it spoils output {self.output}"
+            )
+        reason = (
+            "finite derivatives overflow in it" if self.overflow else "its derivative is not finite"
+        )
+        return (
+            f"the gradient of output {self.output} becomes {self.value!r} at {label(self.by)}, "
+            f"behind {_described(self.var)}: {reason}{where}"
+        )
+
+
+def locate_nonfinite(
+    outputs: Var | Iterable[Var] | Function,
+    x: ArrayLike,
+    wrt: Var | Iterable[Var] | None = None,
+    *,
+    inputs: Var | Iterable[Var] | None = None,
+    dtype: str = "float64",
+) -> NonFinite | None:
+    """Find the operation where the first NaN or infinity of the results arose.
+
+    Returns None where all results are finite, whatever happens on the way to them. Values are
+    searched first, then the derivatives of one output after the other.
+
+    Args:
+        outputs: The Vars that were compiled (programs do not keep their graph), or a function of
+            an array, whose derivatives are searched too.
+        x: The point.
+        wrt: The Vars that it is differentiated by. The adjoints of all nodes are appended to the
+            graph to find out; programs made of it stay as they are.
+        inputs: As for `compile`.
+        dtype: The type to compute in: much overflows in float32 only.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> g = tg.Graph()
+        >>> x, y = g.input("x"), g.input("y")
+        >>> z = tg.exp(tg.log(x) * y)
+        >>> print(tg.locate_nonfinite(z, [-1.0, 2.0]))
+        %2 = log(x) is nan, where x = -1.0; it spoils output 0
+        >>> print(tg.locate_nonfinite(lambda x: tg.sqrt(x[0]) * x[1], [0.0, 1.0]))
+        the gradient of output 0 becomes inf at %0, behind %2 = sqrt(%0): its derivative is not \
+finite, where %0 = 0.0
+        >>> tg.locate_nonfinite(z, [1.0, 2.0], wrt=[x, y]) is None
+        True
+
+    """
+    point = np.ravel(as_point(x, "locate_nonfinite"))
+    if isinstance(outputs, Program):
+        raise DTypeError(
+            "locate_nonfinite: expected the Vars that were compiled, got a Program, which does not "
+            "keep its graph; call locate_nonfinite(outputs, x, wrt)"
+        )
+    if callable(outputs):
+        if wrt is not None or inputs is not None:
+            raise DTypeError("locate_nonfinite: a function takes neither wrt nor inputs")
+        wrt, outputs = record(outputs, np.shape(x), "locate_nonfinite")
+        inputs = wrt
+    search = _Search(
+        point, None if inputs is None else as_vars(inputs, "locate_nonfinite: inputs"), dtype
+    )
+    ends = of_one_graph(outputs, "locate_nonfinite: outputs")
+    variables = [] if wrt is None else as_vars(wrt, "locate_nonfinite: wrt")
+    return search.forward(ends) or search.backward(ends, variables)
+
+
+class _Search:
+    """A point, and how to evaluate Vars there."""
+
+    def __init__(self, point: Any, inputs: list[Var] | None, dtype: str) -> None:
+        self._point = point
+        self._inputs = inputs
+        self._dtype = dtype
+
+    def _evaluate(self, vars_: Sequence[Var]) -> list[float]:
+        if not vars_:
+            return []
+        values: list[float] = compile(vars_, inputs=self._inputs, dtype=self._dtype)(
+            self._point
+        ).tolist()
+        return values
+
+    def _values(self, nodes: Sequence[Var]) -> Values:
+        places = (node.index for node in nodes)
+        return dict(zip(places, self._evaluate(nodes), strict=True))
+
+    def forward(self, outputs: Sequence[Var]) -> NonFinite | None:
+        """Search the values of all outputs."""
+        values = self._values(live(outputs))
+        for position, output in enumerate(outputs):
+            if not math.isfinite(values[output.index]):
+                var = _origin(output, values)
+                return NonFinite(
+                    "forward",
+                    var,
+                    operation(var),
+                    values[var.index],
+                    _named(made_from(var), values),
+                    position,
+                )
+        return None
+
+    def backward(self, outputs: Sequence[Var], wrt: Sequence[Var]) -> NonFinite | None:
+        """Search the derivatives of all outputs, whose values are finite."""
+        for position, output in enumerate(outputs):
+            gradient = self._evaluate(_core.gradient(output, wrt)) if wrt else []
+            for variable, derivative in zip(wrt, gradient, strict=True):
+                if not math.isfinite(derivative):
+                    return self._behind(output, position, variable)
+        return None
+
+    def _behind(self, output: Var, position: int, variable: Var) -> NonFinite:
+        """Go up from a variable to the last node whose adjoint is not finite, and its users."""
+        nodes = live([output])
+        adjoints = self._evaluate(_core.gradient(output, nodes))
+        by_place = dict(zip((node.index for node in nodes), adjoints, strict=True))
+        users = _users(nodes)
+        by = variable
+        while spoilt := [u for u in users[by.index] if not math.isfinite(by_place[u.index])]:
+            by = spoilt[-1]
+        slopes = self._evaluate(_core.tangents(users[by.index], [by], [1.0]))
+        guilty = [
+            user
+            for user, slope in zip(users[by.index], slopes, strict=True)
+            if not math.isfinite(slope)
+        ]
+        # Behind a `where` an adjoint of 0 keeps a slope that is not finite from doing harm.
+        felt = [user for user in guilty if by_place[user.index] != 0]
+        var = (felt or guilty or users[by.index])[0]
+        return NonFinite(
+            "backward",
+            var,
+            operation(var),
+            by_place[by.index],
+            _named(made_from(var), self._values(made_from(var))),
+            position,
+            by,
+            not guilty,
+        )
+
+
+def _origin(var: Var, values: Values) -> Var:
+    """Go back to a node that is not finite though all it is computed from is."""
+    while spoilt := [v for v in _taken(var, values) if not math.isfinite(values[v.index])]:
+        var = min(spoilt, key=lambda each: each.index)
+    return var
+
+
+def _taken(var: Var, values: Values) -> Sequence[Var]:
+    """Return the operands whose values reach a Var: of a `where`, the branch that is taken."""
+    if var.op != "where":
+        return made_from(var)
+    condition, yes, no = var.operands
+    return [yes if values[condition.index] != 0 else no]
+
+
+def _users(nodes: Sequence[Var]) -> dict[int, list[Var]]:
+    """Return who uses each node, in their order."""
+    users: dict[int, list[Var]] = {node.index: [] for node in nodes}
+    for node in nodes:
+        for place in {operand.index for operand in made_from(node)} & users.keys():
+            users[place].append(node)
+    return users
+
+
+def _named(operands: Sequence[Var], values: Values) -> tuple[tuple[str, float], ...]:
+    return tuple((label(var), values[var.index]) for var in operands)
+
+
+def _described(var: Var) -> str:
+    return label(var) if var.op in ("input", "constant") else f"{label(var)} = {formula(var)}"

@@ -1,0 +1,95 @@
+"""to_dot draws graphs that Graphviz can read."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tapegrad as tg
+
+#: For calls that the types forbid.
+untyped: Any = tg
+
+
+def parts(picture: tg.Picture) -> tuple[dict[str, str], set[tuple[str, str]]]:
+    """Labels of nodes, and arrows."""
+    nodes = dict(re.findall(r'^  (\w+) \[label="((?:[^"\\]|\\.)*)"', str(picture), re.M))
+    arrows = set(re.findall(r"^  (\w+) -> (\w+)", str(picture), re.M))
+    return nodes, arrows
+
+
+def test_nodes_and_arrows_are_those_of_the_graph() -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    tg.sin(y)  # not needed, not drawn
+    nodes, arrows = parts(tg.to_dot([tg.exp(x) - 2.5, tg.softmax([x, y])[1]]))
+    assert sorted(nodes.values()) == ["2.5", "[1]", "exp", "softmax", "sub", "x", "y"]
+    named = {(nodes[a], nodes[b]) for a, b in arrows}
+    assert named == {
+        ("x", "exp"),
+        ("exp", "sub"),
+        ("2.5", "sub"),
+        ("x", "softmax"),
+        ("y", "softmax"),
+        ("softmax", "[1]"),
+    }
+
+
+def test_large_graphs_are_drawn_up_to_the_limit() -> None:
+    x = tg.Graph().inputs(1000)
+    picture = tg.to_dot(tg.sum(tg.exp(x)), limit=50)
+    nodes, arrows = parts(picture)
+    assert picture.left_out == 2001 - 50
+    assert len([name for name in nodes if name.startswith("n")]) == 50
+    assert "951 more" in nodes.values()
+    assert {name for arrow in arrows for name in arrow} == set(nodes)
+
+
+def test_names_cannot_break_the_drawing() -> None:
+    name = 'a"];\n\\ -> ü'
+    nodes, _ = parts(tg.to_dot(tg.Graph().input(name)))
+    (label,) = nodes.values()
+    assert label.encode("latin-1").decode("unicode_escape") == name
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_notebooks_show_a_picture_where_graphviz_is_installed() -> None:
+    g = tg.Graph()
+    x = g.input('x"\\<b>&')
+    bundle: dict[str, str] = tg.to_dot(tg.log(x) + tg.softmax([x, 1.0])[0])._repr_mimebundle_()
+    assert "<svg" in bundle["image/svg+xml"]
+    assert "softmax" in bundle["image/svg+xml"]
+    assert bundle["text/plain"].startswith("digraph")
+
+
+@pytest.mark.parametrize("script", [None, "#!/bin/sh\nexit 3\n"])
+def test_notebooks_show_text_without_graphviz(
+    script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if script:
+        (tmp_path / "dot").write_text(script)
+        (tmp_path / "dot").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    picture = tg.to_dot(tg.Graph().input("x"))
+    assert picture.svg() is None
+    assert picture._repr_mimebundle_() == {"text/plain": str(picture)}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: tg.to_dot(x, limit=0),
+        lambda x: untyped.to_dot(x, limit=1.5),
+        lambda x: tg.to_dot([]),
+        lambda x: untyped.to_dot([x, 1.0]),
+        lambda x: tg.to_dot([x, tg.Graph().input()]),
+        lambda x: untyped.to_dot(None),
+    ],
+)
+def test_wrong_arguments_are_told(call: Any) -> None:
+    with pytest.raises(tg.TapegradError, match="expected"):
+        call(tg.Graph().input())

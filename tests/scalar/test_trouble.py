@@ -1,0 +1,216 @@
+"""locate_nonfinite names the operation where trouble began."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tapegrad as tg
+
+#: For calls that the types forbid.
+untyped: Any = tg
+
+INF, NAN = math.inf, math.nan
+
+
+def located(*arguments: Any, **options: Any) -> tg.NonFinite:
+    found = tg.locate_nonfinite(*arguments, **options)
+    assert found is not None
+    return found
+
+
+# ---- values ------------------------------------------------------------------------------------
+
+
+def test_finite_results_have_no_trouble() -> None:
+    g = tg.Graph()
+    x = g.inputs(3)
+    assert tg.locate_nonfinite([tg.sum(x), tg.prod(x)], [1.0, 2.0, 3.0], x) is None
+
+
+@pytest.mark.parametrize(
+    ("build", "point", "op", "value", "operands"),
+    [
+        (lambda x, y: tg.exp(tg.log(x) * y), (-1.0, 2.0), "log", NAN, [("x", -1.0)]),
+        (lambda x, y: tg.exp(x) - tg.exp(x + y), (800.0, 1.0), "exp", INF, [("x", 800.0)]),
+        (lambda x, y: tg.sin(1 / (x - y)), (2.0, 2.0), "div", INF, [("1.0", 1.0), ("%2", 0.0)]),
+        (lambda x, y: x * 2 + y, (1.0, NAN), "input", NAN, []),
+        (lambda x, y: tg.softmax([x, y])[1] + 1, (INF, 0.0), "input", INF, []),
+        (lambda x, y: x * math.inf + y, (1.0, 2.0), "constant", INF, []),
+        (lambda x, y: tg.pow(x, y) + x, (-8.0, 0.5), "pow", NAN, [("x", -8.0), ("y", 0.5)]),
+    ],
+)
+def test_the_first_bad_value_is_named_with_its_operands(
+    build: Callable[..., tg.Var],
+    point: tuple[float, float],
+    op: str,
+    value: float,
+    operands: list[tuple[str, float]],
+) -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    found = located(build(x, y), point)
+    assert (found.direction, found.op, found.output) == ("forward", op, 0)
+    np.testing.assert_equal(found.value, value)
+    assert list(found.operands) == operands
+    assert op in (*str(found).split(), found.var.op)
+
+
+def test_the_spoilt_output_is_told() -> None:
+    x = tg.Graph().input("x")
+    found = located([x, tg.sin(x), tg.log(x) + 1, tg.sqrt(x)], -1.0)
+    assert (found.output, found.op) == (2, "log")
+
+
+def test_infinities_that_do_no_harm_are_passed_over() -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    harmless = tg.where(x > 0, tg.log(x), 0.0) + tg.logsumexp([tg.log(x), y])
+    assert tg.locate_nonfinite(harmless, [0.0, 800.0], [y]) is None
+    found = located(tg.where(x > 0, tg.log(x), 0.0) * tg.asin(y), [0.0, 2.0])
+    assert found.op == "asin"
+    found = located(tg.where(x > 0, 0.0, tg.log(x)), [0.0, 2.0])
+    assert found.op == "log"
+
+
+@given(st.integers(0, 10**9), st.integers(5, 60))
+def test_a_bad_operation_is_found_wherever_it_is_put(seed: int, size: int) -> None:
+    random = np.random.default_rng(seed)
+    x = tg.Graph().inputs(4)
+    nodes = list(x)
+    bad = None
+    place = int(random.integers(size))
+    for step in range(size):
+        a, b = (nodes[int(i)] for i in random.integers(len(nodes), size=2))
+        if step == place:
+            bad = tg.log(tg.sin(a) - 2)
+            nodes.append(bad)
+        nodes.append([a + b, tg.tanh(a) * b, tg.sin(a), tg.softmax([a, b])[1]][step % 4])
+    assert bad is not None
+    found = located(tg.sum(nodes), random.uniform(-1, 1, 4))
+    assert found.var.index == bad.index
+    assert found.operands[0][1] < -1
+
+
+# ---- derivatives -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("build", "op", "by"),
+    [
+        (lambda x, y: tg.exp(tg.sqrt(x)) * y, "sqrt", "x"),
+        (lambda x, y: (y - 1) * tg.sqrt(x), "sqrt", "x"),
+        (lambda x, y: tg.sin(tg.asin(x + 1)) + x * y, "asin", "%3"),
+        (lambda x, y: tg.pow(x, 0.5) * y + tg.sin(x), "pow", "x"),
+        (lambda x, y: tg.where(y < 0, tg.log(x), 1.0) + tg.sqrt(x), "sqrt", "x"),
+    ],
+)
+def test_the_operation_whose_derivative_is_bad_is_named(
+    build: Callable[..., tg.Var], op: str, by: str
+) -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    output = build(x, y)
+    program = tg.compile(output, wrt=[x, y])
+    assert not np.isfinite(program([0.0, 1.0])[1]).all()
+    assert tg.locate_nonfinite(output, [0.0, 1.0]) is None
+    assert tg.locate_nonfinite(output, [0.0, 1.0], y) is None
+    found = located(output, [0.0, 1.0], [x, y])
+    assert (found.direction, found.op, found.overflow) == ("backward", op, False)
+    assert found.by is not None
+    assert by in (found.by.name, f"%{found.by.index}")
+    assert not math.isfinite(found.value)
+    assert op in str(found)
+
+
+def test_overflow_of_finite_derivatives_is_told_apart() -> None:
+    x = tg.Graph().input("x")
+    found = located((x * 1e200) * 1e200, 0.0, x)
+    assert found.overflow
+    assert "overflow" in str(found)
+
+
+def test_trouble_of_float32_is_found_in_float32() -> None:
+    x = tg.Graph().input("x")
+    assert tg.locate_nonfinite(tg.exp(x), 100.0, x) is None
+    assert located(tg.exp(x), 100.0, x, dtype="float32").op == "exp"
+
+
+def test_functions_are_searched_with_their_gradients() -> None:
+    found = located(lambda x: tg.sum(tg.sqrt(x.ravel())), [[1.0, 4.0], [0.0, 9.0]])
+    assert (found.direction, found.op) == ("backward", "sqrt")
+    assert found.operands == (("%2", 0.0),)
+    assert tg.locate_nonfinite(lambda x: x * x, [[1.0, 4.0]]) is None
+
+
+def test_each_output_is_differentiated() -> None:
+    x = tg.Graph().inputs(2, "x")
+    found = located([x[0] * x[1], tg.sqrt(x[1])], [1.0, 0.0], x)
+    assert (found.output, found.op) == (1, "sqrt")
+
+
+def test_derivatives_by_any_node_are_searched() -> None:
+    g = tg.Graph()
+    x, three = g.input("x"), g.constant(3.0)
+    inner = x * three
+    for by in (inner, three):
+        assert located(tg.sqrt(inner), 0.0, by).op == "sqrt"
+
+
+def test_inputs_may_be_ordered() -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    assert located(tg.log(x) + y, [1.0, -1.0], inputs=[y, x]).operands == (("x", -1.0),)
+
+
+def test_long_messages_are_cut() -> None:
+    x = tg.Graph().inputs(1000, "x")
+    found = located(tg.sum(x), np.full(1000, 1e308))
+    assert len(found.operands) == 1000
+    assert "992 more" in str(found)
+    assert len(str(found)) < 500
+
+
+def test_deep_graphs_are_searched_without_recursion() -> None:
+    x = tg.Graph().input("x")
+    y = tg.sqrt(x)
+    for _ in range(20_000):
+        y = tg.sin(y)
+    assert located(y, 0.0, x).op == "sqrt"
+    assert located(y, -1.0, x).op == "sqrt"
+
+
+def test_repeated_searches_add_nothing_to_the_graph() -> None:
+    x = tg.Graph().inputs(3)
+    y = tg.prod(tg.sqrt(x))
+    located(y, np.zeros(3), x)
+    nodes = len(x[0].graph)
+    located(y, np.zeros(3), x)
+    assert len(x[0].graph) == nodes
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: untyped.locate_nonfinite(tg.compile(x), [1.0]), tg.DTypeError, "Program"),
+        (lambda x: untyped.locate_nonfinite(3.0, [1.0]), tg.DTypeError, "Var"),
+        (lambda x: untyped.locate_nonfinite(["x"], [1.0]), tg.DTypeError, "str"),
+        (lambda x: untyped.locate_nonfinite(tg.sin, [1.0], x), tg.DTypeError, "neither"),
+        (lambda x: tg.locate_nonfinite(x, [1.0, 2.0]), tg.ShapeError, "1 input"),
+        (lambda x: tg.locate_nonfinite([x, tg.Graph().input()], [1.0]), tg.GraphError, "one graph"),
+        (lambda x: tg.locate_nonfinite([], [1.0]), tg.DTypeError, "none"),
+        (lambda x: tg.locate_nonfinite(x, []), tg.ShapeError, "empty"),
+        (lambda x: tg.locate_nonfinite(x, [1.0], tg.Graph().input()), ValueError, "graph"),
+    ],
+)
+def test_wrong_arguments_are_told(
+    call: Callable[[tg.Var], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        call(tg.Graph().input("x"))
