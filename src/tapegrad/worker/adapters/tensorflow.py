@@ -33,6 +33,7 @@ from tapegrad.worker.operators.tensorflow import (
     OPERATORS,
     TRANSPOSED,
 )
+from tapegrad.worker.owned import Owned
 
 ADAPTERS = {"tensorflow": "TensorFlow", "tensorflow-eager": "TensorFlowEager"}
 REQUIRES = ["tensorflow-cpu", "numpy"]
@@ -103,6 +104,7 @@ class TensorFlow(Adapter):
         wrt: list[Any] = []
         cotangents: list[Any] = []
         residuals: list[Any] = []
+        owned = Owned(cotangents, _address, lambda _, each: tf.raw_ops.DeepCopy(x=each))
 
         def compute(*inputs: Any) -> Any:
             return outputs_of(function(*inputs))
@@ -138,7 +140,11 @@ class TensorFlow(Adapter):
 
         def backward() -> Any:
             outputs, tape = residuals
-            return _gradients(tape, outputs, wrt, cotangents)
+            return owned(_gradients(tape, outputs, wrt, cotangents))
+
+        def both_owned() -> Any:
+            outputs, gradients = step(inputs, cotangents)
+            return outputs, owned(gradients)
 
         def read(phase: str, result: Any) -> dict[str, AnyArray]:
             outputs, gradients = _parts(phase if chosen else "inference", result)
@@ -152,7 +158,7 @@ class TensorFlow(Adapter):
                 "compile": Phase(lambda: fresh[0](inputs, cotangents), setup=forget),
                 "forward": Phase(forward),
                 "backward": Phase(backward),
-                "step": Phase(lambda: step(inputs, cotangents)),
+                "step": Phase(both_owned),
             }
         feed(arrays, [])
         turned = case.level == "operator" and case.op in TRANSPOSED
@@ -202,6 +208,11 @@ class TensorFlowEager(TensorFlow):
 def _demand_doubles(case: Case) -> None:
     if case.dtype != "float64":
         raise Unsupported(f"no scalar graphs in {case.dtype}, only float64")
+
+
+def _address(tensor: Any) -> int:
+    """Return where a tensor's memory begins; its array shares it."""
+    return int(tensor._numpy().ctypes.data)
 
 
 def _gradients(tape: Any, outputs: Any, wrt: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,7 @@ from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by
 from tapegrad.worker.graphs import Calls, OpList
 from tapegrad.worker.operators import outputs_of
 from tapegrad.worker.operators.torch import FUSED, OPERATORS
+from tapegrad.worker.owned import Owned
 
 ADAPTERS = {
     "torch": "Torch",
@@ -104,7 +105,9 @@ class Torch(Adapter):
         ]
         wrt = [tensor for tensor in inputs if tensor.requires_grad]
         cotangents: list[Any] = []
-        owned = _Owned(wrt, cotangents)
+        owned = Owned(
+            cotangents, _address, lambda place, each: torch.empty_like(wrt[place]).copy_(each)
+        )
         residuals: list[Any] = []
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
@@ -418,36 +421,10 @@ def _gradient(target: Callable[[Any], Any], point: AnyArray) -> tuple[Any, Any]:
     return value.item(), grad.numpy()
 
 
-class _Owned:
-    """Gradients with memory of their own, as a leaf's `grad` has it.
-
-    Autograd may return the cotangent itself, a part of it, or one number for all; what PyTorch
-    would copy to keep, it copies here, within the clock.
-    """
-
-    def __init__(self, wrt: Sequence[Any], cotangents: Sequence[Any]) -> None:
-        self._wrt = wrt
-        self._cotangents = cotangents
-        #: Places of gradients that have to be copied, once a first call has shown them.
-        self._borrowed: list[int] | None = None
-
-    def __call__(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        if self._borrowed is None:
-            self._borrowed = list(self._found(gradients))
-        if not self._borrowed:
-            return gradients
-        copies = list(gradients)
-        for place in self._borrowed:
-            copies[place] = torch.empty_like(self._wrt[place]).copy_(gradients[place])
-        return copies
-
-    def _found(self, gradients: Sequence[Any]) -> Iterator[int]:
-        taken = {each.untyped_storage().data_ptr() for each in self._cotangents}
-        for place, gradient in enumerate(gradients):
-            storage = gradient.untyped_storage()
-            if storage.data_ptr() in taken or storage.nbytes() < gradient.nbytes:
-                yield place
-            taken.add(storage.data_ptr())
+def _address(tensor: Any) -> int:
+    """Return where a tensor's memory begins; 0 for one that repeats what it has."""
+    storage = tensor.untyped_storage()
+    return storage.data_ptr() if storage.nbytes() >= tensor.nbytes else 0
 
 
 def _gradients(
