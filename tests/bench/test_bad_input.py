@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from tapegrad import bench
-from tapegrad.bench import Array, Bar, Case, Suite, frameworks, suites
+from tapegrad.bench import Array, Bar, Case, Suite, frameworks, shapes, suites
 from tapegrad.bench.driver import Options, select
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
 from tapegrad.bench.process import install_hint
 from tapegrad.bench.report.figures import NOT_MEASURED, bars_of
 from tapegrad.bench.results import Machine, Results, Run
-from tapegrad.bench.store import open_store
+from tapegrad.bench.store import StoreMissingError, open_store
 
 X = Array("x", (2, 3))
 ADD = Case("operator", "add", (X, Array("y", (2, 3))), size="small", phases=("forward",))
@@ -104,6 +104,11 @@ def test_flawed_cases_are_refused(store: Path, case: Any, message: str) -> None:
         ({"cases": ADD}, "cases must be a tuple"),
         ({"cases": (ADD, EXP, replace(ADD, size="large"))}, "cases 1 and 3 are the same work, add"),
         ({"name": ""}, "name must be a text"),
+        ({"name": "tiny-again"}, "-again ends the names of runs"),
+        ({"name": "my/suite"}, "neither spaces nor slashes: 'my/suite'"),
+        ({"name": "my suite"}, "neither spaces nor slashes"),
+        ({"name": "my\nsuite"}, "neither spaces nor slashes"),
+        ({"at_level": ("numpy",)}, "at_level must be a dictionary"),
         ({"frameworks": "numpy"}, r"frameworks must be a tuple .* not 'numpy' \(str\)"),
         ({"at_level": {"operators": ("numpy",)}}, "no level 'operators'"),
         ({"at_level": {"operator": "numpy"}}, "at_level.* must be a tuple of names"),
@@ -179,6 +184,21 @@ def test_cases_that_differ_in_dtype_alone_are_one_under_a_dtype() -> None:
 def test_wrong_options_are_refused(store: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BenchError, match=message):
         bench.run(TINY, store=store, **options)
+
+
+def test_a_list_of_nothing_is_not_shown() -> None:
+    with pytest.raises(BenchError) as caught:
+        shapes.customised(suites.find("operators"), [], ["foo=1"], "", ["tanh"])
+    assert str(caught.value) == "There is no attribute of tanh 'foo'. There is none at all."
+    many = [f"name{number}" for number in range(30)]
+    error = UnknownNameError("suite", "x", many, "A path to a suite file works too.")
+    assert str(error) == "There is no suite 'x'. A path to a suite file works too."
+
+
+def test_a_store_to_resume_from_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreMissingError, match=r"there is no store .*none\.sqlite"):
+        bench.run(TINY, store=tmp_path / "none.sqlite", resume="latest")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("suite", [Path("mine.py"), None, [ADD]])

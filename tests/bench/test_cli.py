@@ -7,6 +7,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -108,6 +109,11 @@ def write_suite(folder: Path, count: int = 1, bound: float = 1.0) -> str:
     return str(file)
 
 
+def make_store(home: Path) -> None:
+    """Make the store that is there by default, without runs."""
+    open_store(home / "data" / "results.sqlite").close()
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
@@ -200,6 +206,7 @@ def test_frameworks_says_what_is_there_and_how_to_get_the_rest(here: Here, tmp_p
 def test_machine_describes_and_measures(here: Here, tmp_path: Path) -> None:
     found = here(tmp_path, "bench", "machine", "--measure").stdout
     assert "fingerprint" in found
+    assert re.search(r"load +\d+\.\d\d\b(?!\d)", found)
     assert "Gflop/s" in found
 
 
@@ -253,6 +260,7 @@ def test_runs_are_listed(here: Here, home: Path) -> None:
 
 
 def test_an_empty_store_lists_no_runs_and_says_so(here: Here, tmp_path: Path) -> None:
+    make_store(tmp_path)
     found = here(tmp_path, "bench", "runs")
     assert (found.returncode, found.stdout) == (0, "")
     assert "is empty" in found.stderr
@@ -429,11 +437,42 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
 def test_wrong_input_ends_with_2_and_says_what_is_right(
     arguments: Sequence[str], words: str, here: Here, tmp_path: Path
 ) -> None:
+    make_store(tmp_path)
     found = here(tmp_path, *arguments)
     assert found.returncode == 2, found.stderr
     assert words in found.stderr
     assert "Traceback" not in found.stderr
     assert found.stdout == ""
+
+
+@pytest.mark.parametrize("place", [(), ("--store", "none/r.sqlite")])
+@pytest.mark.parametrize(
+    "words", [("report",), ("compare", "a", "b"), ("runs",), ("run", "--resume")]
+)
+def test_who_only_reads_makes_no_store(
+    words: Sequence[str], place: Sequence[str], here: Here, tmp_path: Path
+) -> None:
+    found = here(tmp_path, "bench", *words, *place)
+    assert found.returncode == 3, found.stderr
+    assert "there is no store" in found.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["ZeroDivisionError", "EOFError"])
+def test_a_defect_ends_with_70_and_a_traceback(kind: str, tmp_path: Path) -> None:
+    """A traceback with 1 would read as a regression."""
+    code = (
+        "from tapegrad.bench import machine; from tapegrad.cli import main\n"
+        f"def describe(): raise {kind}('oh')\n"
+        "machine.describe = describe\n"
+        "main(['bench', 'machine'])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert found.returncode == 70
+    assert f"{kind}: oh" in found.stderr and "Traceback" in found.stderr
+    assert "please report it" in found.stderr and "Aborted" not in found.stderr
 
 
 def test_a_file_that_is_no_store_ends_with_3(tmp_path: Path) -> None:

@@ -71,7 +71,16 @@ def test_an_unknown_result_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("array", "reason"),
-    [(np.zeros(3), "all zero"), (np.full(3, 2.0), "constant"), (np.zeros(1), "all zero")],
+    [
+        (np.zeros(3), "all zero"),
+        (np.full(3, 2.0), "constant"),
+        (np.array([2.0, np.nan, 2.0]), "constant"),
+        (np.ones(3, dtype=bool), "constant"),
+        (np.zeros(1), "all zero"),
+        (np.full(3, np.nan), "nowhere finite"),
+        (np.array([np.inf, -np.inf]), "nowhere finite"),
+        (np.empty((0, 3)), "is empty"),
+    ],
 )
 def test_degenerate(array: np.ndarray, reason: str) -> None:
     assert reason in (degenerate({"output0": array}) or "")
@@ -79,7 +88,7 @@ def test_degenerate(array: np.ndarray, reason: str) -> None:
 
 def test_meaningful_results_are_not_degenerate() -> None:
     assert degenerate({"output0": np.array([1.0, 2.0]), "grad:x": np.array(3.0)}) is None
-    assert degenerate({"output0": np.empty(0)}) is None
+    assert degenerate({"output0": np.array([True, False]), "grad:x": np.array([1, 2])}) is None
 
 
 @given(st.floats(1e-30, 1e30), st.integers(0, 2**32 - 1))

@@ -106,6 +106,26 @@ def test_a_function_that_raises_is_failed() -> None:
     assert result.verdict("broken") == "failed" and result.verdict("mine") == "unconfirmed"
 
 
+def test_a_function_that_exits_is_failed() -> None:
+    def leaves(x: Floats) -> Floats:
+        raise SystemExit(3)
+
+    result = bench.measure({"mine": fast, "leaves": leaves}, X, rounds=2)
+    assert result.verdict("leaves") == "failed" and result.verdict("mine") == "unconfirmed"
+
+
+@pytest.mark.parametrize("value", [np.full(3, np.nan), np.full(3, np.inf), np.empty(0)])
+def test_functions_that_compute_nothing_get_no_time(value: Floats) -> None:
+    result = bench.measure({"a": lambda x: value + 0, "b": lambda x: value * 1}, X)
+    assert result.verdict("a") == result.verdict("b") == "mistrusted"
+
+
+def test_a_result_that_is_partly_no_number_must_depend_on_the_input() -> None:
+    value = np.array([1.0, np.nan, 2.0])
+    result = bench.measure({"a": lambda x: value + 0, "b": lambda x: value * 1}, X)
+    assert result.verdict("a") == "mistrusted"
+
+
 @pytest.mark.parametrize(
     ("contenders", "inputs", "message"),
     [({}, X, "at least one function"), ({"f": fast}, np.arange(3), "float32 or float64")],

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import stat
+import sys
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,11 +17,18 @@ from tapegrad.bench.results import UNTIMED
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-Bytes = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
-Precision = Literal["float16", "float32", "float64"]
+Finite = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
+FiniteNotNegative = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+#: How many calls or evaluations.
+Count = Annotated[int, msgspec.Meta(ge=1, le=1 << 31)]
+#: Those that cases have: a claim of less would buy tolerance.
+Precision = Literal["float32", "float64"]
 Phase = Literal["build", "compile", "forward", "backward", "step", "inference"]
 #: Kinds of arrays that results may be: booleans, integers and real numbers.
 KINDS = "biuf"
+#: What neither a store nor a terminal takes: the zero character and halves of surrogate pairs.
+UNFIT = re.compile("[\0\ud800-\udfff]")
 
 
 class Nothing(msgspec.Struct):
@@ -53,12 +64,12 @@ class Time(msgspec.Struct, forbid_unknown_fields=True):
     """A block."""
 
     samples: Annotated[list[Positive], msgspec.Meta(min_length=1)]
-    inner: int
-    units: int
-    controls: dict[str, Positive]
-    warmup_calls: int
+    inner: Count
+    units: Count
+    controls: dict[str, Finite]
+    warmup_calls: Whole
     stationary: bool
-    cores: float
+    cores: FiniteNotNegative
 
 
 class OwnTool(msgspec.Struct):
@@ -91,8 +102,8 @@ class Cores(msgspec.Struct):
 class Peaks(msgspec.Struct, forbid_unknown_fields=True):
     """Memory."""
 
-    allocator: Bytes | None
-    resident: Bytes | None
+    allocator: Whole | None
+    resident: Whole | None
 
 
 class ModelRow(msgspec.Struct):
@@ -178,6 +189,19 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
 }
 
 
+def plain(value: Any) -> Any:
+    """Replace what is unfit in all texts of a value, which is as JSON has them."""
+    match value:
+        case str():
+            return UNFIT.sub("\ufffd", value)
+        case list():
+            return [plain(each) for each in value]
+        case dict():
+            return {plain(name): plain(each) for name, each in value.items()}
+        case _:
+            return value
+
+
 def complaint(answer: dict[str, Any]) -> WorkerError:
     """Turn a complaint into an error; it cannot claim a verdict that comes with times."""
     kind = answer["complaint"]
@@ -200,10 +224,21 @@ def load(answer: dict[str, Any]) -> dict[str, NDArray[Any]]:
 
 
 def _load(name: str, path: str) -> NDArray[Any]:
+    """Read a file that may be anything, so that reading it may raise anything."""
     try:
-        array: NDArray[Any] = np.load(path)
-    except (OSError, ValueError) as error:
-        raise WorkerError("failed", f"{name} is no array of numbers: {error}") from None
+        array = _read(Path(path))
+    except Exception as error:
+        reason = f"{name} is no array of numbers: {error or type(error).__name__}"
+        raise WorkerError("failed", plain(reason)) from None
     if array.dtype.kind not in KINDS:
         raise WorkerError("failed", f"{name} holds {array.dtype}, not real numbers")
+    return array
+
+
+def _read(path: Path) -> NDArray[Any]:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise ValueError(f"{path.name} is no regular file")
+    np.lib.format.open_memmap(path, mode="r")  # refuses a header that claims more than is there
+    with path.open("rb") as file:
+        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     return array

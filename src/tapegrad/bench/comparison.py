@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,9 @@ AnyArray = NDArray[Any]
 FACTOR = 32.0
 #: Operators whose derivative jumps.
 KINKED = ("relu", "max_pool2d")
+#: Over all elements but those that are no numbers.
+_least = partial(np.fmin.reduce, axis=None)
+_most = partial(np.fmax.reduce, axis=None)
 
 
 @dataclass(frozen=True)
@@ -134,11 +138,15 @@ def norm_error(found: AnyArray, truth: AnyArray) -> float:
 
 
 def degenerate(arrays: Mapping[str, AnyArray]) -> str | None:
-    """Say which result is all zero or constant, and so shows nothing."""
+    """Say which result is empty, nowhere finite, all zero or constant, and so shows nothing."""
     for name, array in arrays.items():
-        if array.size and not np.any(array):
+        if not array.size:
+            return f"{name} is empty"
+        if not np.isfinite(array).any():
+            return f"{name} is nowhere finite"
+        if not np.any(array):
             return f"{name} is all zero"
-        if array.size > 1 and np.ptp(array) == 0:
+        if array.size > 1 and _least(array) == _most(array):
             return f"{name} is constant"
     return None
 

@@ -157,9 +157,11 @@ def run(
     """
     listener = listener or Listener()
     _expect_suite(suite)
-    opened = store if isinstance(store, Store) else open_store(store)
+    if resume is not None:
+        _expect_none(options)
+    opened = store if isinstance(store, Store) else open_store(store, create=resume is None)
     try:
-        record = None if resume is None else _resumed(opened, resume, options)
+        record = None if resume is None else _resumed(opened, resume)
         if record is not None and isinstance(suite, str):
             _same_file(record, suite)
         name = suite if isinstance(suite, str) else suite.of or suite.name
@@ -186,11 +188,14 @@ def _expect_suite(suite: object) -> None:
         )
 
 
-def _resumed(store: Store, name: str, options: dict[str, Any]) -> Run:
-    """Find the run to go on with."""
+def _expect_none(options: dict[str, Any]) -> None:
     if options:
         extra = ", ".join(options)
         raise BenchError(f"resume goes on with the run's own options; leave out {extra}.")
+
+
+def _resumed(store: Store, name: str) -> Run:
+    """Find the run to go on with."""
     record = store.resolve(name)
     _same_machine(record)
     return record

@@ -20,9 +20,15 @@ class UnknownNameError(BenchError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str], advice: str = "") -> None:
         names = list(known)
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        guess = f"Did you mean {' or '.join(close)}? " if close else ""
-        listing = f"There are: {', '.join(names)}." if len(names) <= 20 else ""
-        super().__init__(f"There is no {kind} {name!r}. {guess}{listing} {advice}".strip())
+        guess = f"Did you mean {' or '.join(close)}?" if close else ""
+        listing = f"There are: {', '.join(names)}." if names else "There is none at all."
+        sentences = (
+            f"There is no {kind} {name!r}.",
+            guess,
+            listing if len(names) <= 20 else "",
+            advice,
+        )
+        super().__init__(" ".join(filter(None, sentences)))
 
 
 class MalformedFileError(BenchError, ValueError):

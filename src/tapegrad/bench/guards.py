@@ -333,7 +333,8 @@ def _loop(probe: Probe, calls: int) -> tuple[float, float]:
 
 
 def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
-    return left.shape == right.shape and bool(left.size) and np.array_equal(left, right)
+    alike = left.shape == right.shape and bool(left.size)
+    return alike and np.array_equal(left, right, equal_nan=True)
 
 
 def _compare_distributions(found: Arrays, wanted: Arrays) -> Finding | None:

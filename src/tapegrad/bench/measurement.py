@@ -209,6 +209,11 @@ class Measurement:
         """
         return self.case.stand_in is not None
 
+    @property
+    def _scalar_graph(self) -> bool:
+        """Whether a call may evaluate many points, or meet a new graph that is made before it."""
+        return self.case.level == "graph"
+
     def _saved(self, arrays: Arrays, truth: Truth, index: int) -> InputSet:
         folder = self.folder / f"inputs{index}"
         named = {f"cotangent{number}": value for number, value in enumerate(truth.cotangents)}
@@ -258,6 +263,9 @@ class Measurement:
             return
         if phase in PREPARATION:
             self._follow_step(key, offer)
+            return
+        if phase not in offer["looped"] and not self._scalar_graph:
+            self._conclude(key, "mistrusted", "does something before the clock starts")
             return
         truth = self._sets[0].truth
         if truth.dispute is not None and phase not in OUTPUT_ONLY:
@@ -371,6 +379,7 @@ class Measurement:
             )
             self._store_block()  # the last one, while this worker warms up
             answer = worker.receive()
+            self._expect_one_unit(answer["units"])
         except WorkerError as error:
             self._conclude(key, error.kind, str(error))
             self._prepared.discard((key.framework, process))
@@ -378,6 +387,11 @@ class Measurement:
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
         self._block = block
+
+    def _expect_one_unit(self, units: int) -> None:
+        """Refuse a time that is divided by more than there are calls; graphs have many points."""
+        if units != 1 and not self._scalar_graph:
+            raise WorkerError("mistrusted", f"counts one call as {units:,} units of work")
 
     def _look_back(self, processes: Iterable[int]) -> None:
         """Check results once more: what was right before the clock ran must be right after it."""

@@ -93,8 +93,9 @@ class LocalWorker(Worker):
             raise WorkerError("unsupported", str(reason)) from reason
         except MemoryError as error:
             raise WorkerError("oom", str(error)) from error
-        except Exception as error:
-            raise WorkerError("failed", f"{type(error).__name__}: {error}") from error
+        except (Exception, SystemExit) as error:
+            message = answers.plain(f"{type(error).__name__}: {error}")
+            raise WorkerError("failed", message) from error
 
 
 class WorkerProcess(Worker):
@@ -139,7 +140,7 @@ class WorkerProcess(Worker):
                 device=device,
                 threads=threads,
             )
-        except WorkerError:
+        except BaseException:  # Ctrl-C too: nobody else knows the process yet
             self.kill()
             raise
 
@@ -205,8 +206,8 @@ class WorkerProcess(Worker):
 
     def _parse(self, do: str, line: bytes) -> dict[str, Any]:
         try:
-            answer = json.loads(line)
-        except ValueError:
+            answer = answers.plain(json.loads(line))
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             self.kill()
@@ -232,7 +233,7 @@ class WorkerProcess(Worker):
         return WorkerError(kind, f"{cause}{self._last_words()}")
 
     def _last_words(self) -> str:
-        lines = self._log.read_text(errors="replace").strip().splitlines()
+        lines = answers.plain(self._log.read_text(errors="replace")).strip().splitlines()
         return f": {lines[-1][:200]}" if lines else ""
 
     def close(self) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tapegrad.bench.errors import MalformedFileError
+from tapegrad.bench.results import AGAIN, Results
 from tapegrad.worker.case import LEVELS, Case
-
-if TYPE_CHECKING:
-    from tapegrad.bench.results import Results
 
 
 @dataclass(frozen=True)
@@ -51,18 +50,33 @@ class Suite:
             raise MalformedFileError(f"{where or f'suite {self.name}'}: {flaw}")
 
     def _flaws(self) -> Iterator[str]:
-        if not (isinstance(self.name, str) and self.name):
-            yield f"a suite's name must be a text, not {self.name!r}."
+        yield from self._flaws_of_name()
         if not _all(self.cases, Case) or not self.cases:
             yield f"cases must be a tuple of at least one Case, not {_told(self.cases, Case)}."
         yield from self._flaws_of_cases()
         yield from _flaws_of_names("frameworks", self.frameworks)
-        for level, names in self.at_level.items():
+        yield from self._flaws_of_levels()
+        if not _all(self.bars, Bar):
+            yield f"bars must be a tuple of Bar, not {_told(self.bars, Bar)}."
+
+    def _flaws_of_name(self) -> Iterator[str]:
+        """Refuse what would not name a run: runs are called after their suite."""
+        if not (isinstance(self.name, str) and self.name):
+            yield f"a suite's name must be a text, not {self.name!r}."
+        elif re.search(r"[\s/]", self.name):
+            yield f"a suite's name may hold neither spaces nor slashes: {self.name!r}."
+        elif self.name.endswith(AGAIN) and not self.of:
+            yield f"{AGAIN} ends the names of runs that measure alarms again: not {self.name!r}."
+
+    def _flaws_of_levels(self) -> Iterator[str]:
+        given: object = self.at_level
+        if not isinstance(given, Mapping):
+            yield f"at_level must be a dictionary from levels to names, not {given!r}."
+            return
+        for level, names in given.items():
             if level not in LEVELS:
                 yield f"at_level: there is no level {level!r}. There are: {', '.join(LEVELS)}."
             yield from _flaws_of_names(f"at_level[{level!r}]", names)
-        if not _all(self.bars, Bar):
-            yield f"bars must be a tuple of Bar, not {_told(self.bars, Bar)}."
 
     def _flaws_of_cases(self) -> Iterator[str]:
         seen: dict[str, int] = {}

@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import signal
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 try:
     import typer
+    from typer.core import TyperGroup
 except ImportError:
     sys.exit("The command line needs an extra: pip install 'tapegrad[bench]'")
 
 from tapegrad import __version__
 from tapegrad.cli import bench
-from tapegrad.cli.exit_codes import code_of, explanation
+from tapegrad.cli.exit_codes import DEFECT, code_of, explanation
 from tapegrad.cli.explain import explained, show_help
 from tapegrad.errors import TapegradError
 
+
+class Commands(TyperGroup):
+    """Keeps an `EOFError` from being taken for a user who gave no answer: nobody is asked."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except EOFError as error:
+            raise RuntimeError("a file ended too early") from error
+
+
 app = typer.Typer(
     name="tapegrad",
+    cls=Commands,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -72,6 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except TapegradError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(code_of(error))
+    except Exception:
+        traceback.print_exc()
+        typer.echo(f"\nThis is a defect of tapegrad {__version__}: please report it.", err=True)
+        sys.exit(DEFECT)
 
 
 @contextmanager

@@ -8,15 +8,17 @@ USAGE = 2
 STORE = 3
 NOTHING_MEASURED = 4
 INSTALL = 5
+DEFECT = 70
 INTERRUPTED = 130
 
 MEANINGS = {
     FINE: "fine",
     MISSED: "a regression, a bar that was missed, or a fault that the audit did not flag",
     USAGE: "wrong usage: an unknown name or option, a malformed file",
-    STORE: "the store is locked, full, read-only, unreachable or from a newer version",
+    STORE: "the store is missing, locked, full, read-only, unreachable or from a newer version",
     NOTHING_MEASURED: "nothing could be measured",
     INSTALL: "a framework could not be installed",
+    DEFECT: "a defect of tapegrad itself, shown with its traceback; please report it",
     INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was measured is kept",
 }
 

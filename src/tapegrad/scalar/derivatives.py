@@ -39,7 +39,7 @@ def gradient(output: Var, wrt: Var | Iterable[Var]) -> Any:
     return found.reshape(variables.shape)[()]
 
 
-def pullback(outputs: Any, wrt: Any, cotangents: Any) -> ArrayOfVars:
+def pullback(outputs: Any, wrt: Any, cotangents: Any) -> Any:
     """Return the gradient of the sum of `cotangents` times `outputs`, in the shape of `wrt`."""
     ends, weights = var_array(outputs, "vjp: outputs"), var_array(cotangents, "vjp: cotangents")
     variables = var_array(wrt, "vjp: wrt")
@@ -50,10 +50,10 @@ def pullback(outputs: Any, wrt: Any, cotangents: Any) -> ArrayOfVars:
     if not isinstance(total, Var):
         raise DTypeError("vjp: expected Vars as outputs, got numbers")
     found = _core.gradient(total, variables.ravel().tolist())
-    return var_array(found, "vjp").reshape(variables.shape)
+    return var_array(found, "vjp").reshape(variables.shape)[()]
 
 
-def push(outputs: Any, wrt: Any, tangents: Any) -> ArrayOfVars:
+def push(outputs: Any, wrt: Any, tangents: Any) -> Any:
     """Return how `outputs` move where `wrt` moves along `tangents`, in the shape of `outputs`."""
     ends, directions = var_array(outputs, "jvp: outputs"), var_array(tangents, "jvp: tangents")
     variables = var_array(wrt, "jvp: wrt")
@@ -61,7 +61,7 @@ def push(outputs: Any, wrt: Any, tangents: Any) -> ArrayOfVars:
     found = _core.tangents(
         ends.ravel().tolist(), variables.ravel().tolist(), directions.ravel().tolist()
     )
-    return var_array(found, "jvp").reshape(ends.shape)
+    return var_array(found, "jvp").reshape(ends.shape)[()]
 
 
 def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> ArrayOfVars:
@@ -88,7 +88,7 @@ def dense_hessian(output: Var, wrt: Any) -> ArrayOfVars:
     return dense_jacobian(first, variables, "forward").reshape(variables.shape * 2)
 
 
-def hessian_product(output: Var, wrt: Any, vector: Any) -> ArrayOfVars:
+def hessian_product(output: Var, wrt: Any, vector: Any) -> Any:
     """Multiply the Hessian with a vector, without the Hessian: the gradient's motion along it."""
     variables = var_array(wrt, "hvp: wrt")
     return push(gradient(output, variables), variables, vector)

@@ -18,7 +18,8 @@ def main() -> None:
     """Answer messages until `bye` or the end of the input."""
     answers = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
     os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # the driver handles them, and ends its workers
     from tapegrad.worker.adapter import Unsupported
     from tapegrad.worker.session import Session
 

@@ -7,6 +7,10 @@ class StoreError(TapegradError):
     """The store cannot do what was asked."""
 
 
+class StoreMissingError(StoreError):
+    """There is no store to read from."""
+
+
 class StoreLockedError(StoreError):
     """Another process kept the store locked for longer than we wait."""
 

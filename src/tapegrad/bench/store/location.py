@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from tapegrad.bench.store.errors import (
     NotAStoreError,
+    StoreMissingError,
     StoreReadOnlyError,
     StoreUnreachableError,
     StoreUrlError,
@@ -50,10 +51,12 @@ def file_of(url: sa.URL) -> Path | None:
     return None if url.database in (None, "", ":memory:") else Path(url.database or "")
 
 
-def check_file(path: Path) -> None:
+def check_file(path: Path, *, create: bool = True) -> None:
     """Make the folder, and refuse what is no SQLite database before SQLite gets to touch it."""
     if path.is_dir():
         raise NotAStoreError(f"store {path}: expected a file, got a folder; name a file in it")
+    if not create and not path.exists():
+        raise StoreMissingError(f"there is no store {path}; `tapegrad bench run` makes one")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         if not os.access(path.parent, os.W_OK):

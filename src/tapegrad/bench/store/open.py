@@ -19,13 +19,16 @@ from tapegrad.bench.store.store import Store
 _WRITES = "tapegrad_writes"
 
 
-def open_store(url: str | Path | None = None, *, patience: float = 10.0) -> Store:
+def open_store(
+    url: str | Path | None = None, *, patience: float = 10.0, create: bool = True
+) -> Store:
     """Open a store, create it if it is not there, bring it up to date if it is older.
 
     Args:
         url: A path (a SQLite file), `sqlite:///…` or `postgresql://…`; None takes
             `results.sqlite` in the user's data folder.
         patience: Seconds to wait for a lock that another process holds, or for a server.
+        create: Whether to create a file that is not there: who only reads refuses that.
 
     Example:
         >>> from tapegrad.bench.store import open_store
@@ -39,7 +42,7 @@ def open_store(url: str | Path | None = None, *, patience: float = 10.0) -> Stor
     place = str(path) if path else located.render_as_string()
     with explained(place):
         if path is not None:
-            check_file(path)
+            check_file(path, create=create)
             located = _read_only(path) if frozen(path) else located
         engine = _connectable(located, patience, place)
         writer = engine.execution_options(**{_WRITES: True})

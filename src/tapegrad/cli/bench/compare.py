@@ -42,7 +42,7 @@ def compare(
 
     asked = {"devices": across_devices, "machines": across_machines}
     across = [kind for kind, wanted in asked.items() if wanted]
-    with open_store(store) as opened:
+    with open_store(store, create=False) as opened:
         found = regressions.compare(opened, run_a, run_b, margin=margin, rate=rate, across=across)
         if found.apart:
             hardware = side_by_side([opened.load(opened.resolve(run).id) for run in (run_a, run_b)])

@@ -25,6 +25,7 @@ def machine(
 
     here = machine.describe()
     facts = {"name": here.name, "fingerprint": here.fingerprint, **here.details}
+    facts["load"] = f"{facts['load']:.2f}"
     if measure:
         facts |= {name: RATES[name](rate) for name, rate in machine.probe().items()}
     lines = (Line((Entry(name, "muted"), Entry(str(value)))) for name, value in facts.items())

@@ -71,7 +71,7 @@ def _results(run: str, url: str | None) -> Results:
 
     if run.endswith(".json"):
         return load(run)
-    with open_store(url) as store:
+    with open_store(url, create=False) as store:
         return store.load(store.resolve(run).id)
 
 

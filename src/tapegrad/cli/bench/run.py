@@ -146,7 +146,7 @@ def measure(
     from tapegrad.bench.store import open_store
     from tapegrad.cli.bench.progress import listener
 
-    with open_store(url) as store:
+    with open_store(url, create=resume is None) as store:
         with listener() as progress:
             results = run_suite(suite, store=store, resume=resume, listener=progress, **options)
         render(results, verbose=verbose)

@@ -32,7 +32,7 @@ def runs(
     from tapegrad.bench.report.term import print_table
     from tapegrad.bench.store import open_store
 
-    with open_store(store) as opened:
+    with open_store(store, create=False) as opened:
         found = opened.summaries(suite, limit + 1)
         if not found:
             _nothing(opened, suite)
