@@ -234,7 +234,7 @@ def test_reports_parse_in_every_format(here: Here, home: Path) -> None:
         csv.DictReader(io.StringIO(here(home, "bench", "report", "--format", "csv").stdout))
     )
     assert all((line["verdict"] in TIMED) == bool(line["time"]) for line in lines)
-    markdown = here(home, "bench", "report", "--format", "md").stdout
+    markdown = here(home, "bench", "report", "--format", "md", "--verbose").stdout
     assert markdown.startswith("# Run tiny-")
     assert "--filter 'add 4x4 4x4'" in markdown
     verbose = here(home, "bench", "report", "--verbose").stdout
