@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
@@ -211,8 +212,9 @@ def _demand_doubles(case: Case) -> None:
 
 
 def _address(tensor: Any) -> int:
-    """Return where a tensor's memory begins; its array shares it."""
-    return int(tensor._numpy().ctypes.data)
+    """Return where a tensor's memory begins; its array shares it, a single number has none."""
+    array = tensor._numpy()
+    return int(array.ctypes.data) if isinstance(array, np.ndarray) else id(tensor)
 
 
 def _gradients(tape: Any, outputs: Any, wrt: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
