@@ -438,6 +438,7 @@ def test_a_run_does_not_go_on_with_another_version_of_a_framework(
     ],
 )
 def test_wrong_options_are_refused(store: Path, options: dict[str, object], message: str) -> None:
+    open_store(store).close()
     with pytest.raises((BenchError, StoreError), match=message):
         bench.run("operators", store=store, **options)  # type: ignore[arg-type]
 
