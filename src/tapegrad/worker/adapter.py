@@ -8,6 +8,9 @@ importing it:
     ADAPTERS = {"torch": "Torch", "torch-compile": "TorchCompile"}   # name on the command line
     REQUIRES = ["torch==2.13.0", "numpy"]                            # what pip installs for it
     IMPORTS = "torch"                                                # how its presence is seen
+
+A framework in another language names its worker's command in place of classes
+(`COMMAND = ["node", "worker.mjs"]`, see docs/workers.md).
 """
 
 from __future__ import annotations
