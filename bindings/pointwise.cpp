@@ -1,0 +1,401 @@
+// bindings/pointwise.cpp -- operations and scalar programs over NumPy arrays of any layout.
+//
+// This is the way of every elementwise operation on tensors, so a call on small arrays is what it
+// has to be quick at: types, shapes and results through NumPy's C interface.
+#include "tensor/pointwise.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "compiled.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+int wanted_threads = 0;  ///< 0: all cores
+
+constexpr int typenums[] = {NPY_BOOL, NPY_INT32, NPY_INT64, NPY_FLOAT32, NPY_FLOAT64};
+constexpr const char* type_names[] = {"bool", "int32", "int64", "float32", "float64"};
+
+int typenum(DType type) { return typenums[static_cast<int>(type)]; }
+const char* name_of(DType type) { return type_names[static_cast<int>(type)]; }
+
+bool dtype_of(PyArrayObject* array, DType& type) {
+    if (!PyArray_ISNOTSWAPPED(array)) return false;
+    switch (PyArray_TYPE(array)) {
+        case NPY_BOOL:
+            return type = DType::boolean, true;
+        case NPY_FLOAT32:
+            return type = DType::float32, true;
+        case NPY_FLOAT64:
+            return type = DType::float64, true;
+        default:
+            break;
+    }
+    if (!PyArray_ISSIGNED(array)) return false;
+    if (PyArray_ITEMSIZE(array) == 4) return type = DType::int32, true;
+    if (PyArray_ITEMSIZE(array) == 8) return type = DType::int64, true;
+    return false;
+}
+
+// ---- operands ---------------------------------------------------------------------------------
+
+/// An array, or a number that takes part in promotion by its kind alone.
+struct Item {
+    PyArrayObject* array = nullptr;
+    DType type;
+    union {
+        double real;
+        std::int64_t whole;
+        bool truth;
+    };
+};
+
+Item item_of(const char* op, PyObject* object) {
+    Item item;
+    if (PyArray_Check(object)) {
+        item.array = array_of(object);
+        if (!dtype_of(item.array, item.type))
+            raise("DTypeError", std::string(op) +
+                                    ": expected an array of bool, int32, int64, float32 or "
+                                    "float64, got dtype " +
+                                    nb::cast<std::string>(nb::str(nb::handle(
+                                        reinterpret_cast<PyObject*>(PyArray_DESCR(item.array))))));
+        return item;
+    }
+    if (PyBool_Check(object)) {
+        item.type = DType::boolean;
+        item.truth = object == Py_True;
+    } else if (PyLong_Check(object)) {
+        item.type = DType::int64;
+        item.whole = PyLong_AsLongLong(object);
+        if (item.whole == -1 && PyErr_Occurred()) throw nb::python_error();
+    } else {
+        item.type = DType::float64;
+        item.real = PyFloat_AsDouble(object);
+        if (item.real == -1.0 && PyErr_Occurred()) {
+            PyErr_Clear();
+            raise("DTypeError", std::string(op) + ": expected an array or a real number, got " +
+                                    type_name(object));
+        }
+    }
+    return item;
+}
+
+/// PyTorch's rule: numbers and arrays without dimensions count only where they are of a higher
+/// kind (bool, whole, floating) than the rest; numbers then become float32.
+DType promoted(std::span<const Item> items) {
+    int ranks[3] = {-1, -1, -1};  // arrays with dimensions, without, numbers
+    for (const Item& item : items) {
+        const int place = !item.array ? 2 : PyArray_NDIM(item.array) == 0 ? 1 : 0;
+        const DType type = place == 2 && item.type == DType::float64 ? DType::float32 : item.type;
+        ranks[place] = std::max(ranks[place], static_cast<int>(type));
+    }
+    const auto kind = [](int rank) {
+        return rank < 0 ? -1 : rank == 0 ? 0 : is_floating(static_cast<DType>(rank)) ? 2 : 1;
+    };
+    int out = ranks[0];
+    for (int place : {1, 2})
+        if (kind(ranks[place]) > kind(out)) out = std::max(out, ranks[place]);
+    return static_cast<DType>(out);
+}
+
+// ---- shapes -----------------------------------------------------------------------------------
+
+std::string shape_text(PyArrayObject* array) {
+    std::string text = "(";
+    for (int d = 0; d < PyArray_NDIM(array); ++d)
+        text += (d ? ", " : "") + std::to_string(PyArray_DIM(array, d));
+    return text + (PyArray_NDIM(array) == 1 ? ",)" : ")");
+}
+
+[[noreturn]] void raise_shapes(const char* op, std::span<const Item> items) {
+    std::string text;
+    for (const Item& item : items)
+        if (item.array) text += (text.empty() ? "" : " and ") + shape_text(item.array);
+    raise("ShapeError", std::string(op) + ": shapes " + text +
+                            " do not broadcast: counted from the last, dimensions must be equal, "
+                            "or 1, or missing");
+}
+
+Extent broadcast(const char* op, std::span<const Item> items) {
+    Extent out{0, {}};
+    for (const Item& item : items)
+        if (item.array) out.ndim = std::max(out.ndim, PyArray_NDIM(item.array));
+    if (out.ndim > max_dims)
+        raise("ShapeError", std::string(op) + ": at most " + std::to_string(max_dims) +
+                                " dimensions, got " + std::to_string(out.ndim));
+    std::fill_n(out.sizes, out.ndim, 1);
+    for (const Item& item : items) {
+        if (!item.array) continue;
+        const int ndim = PyArray_NDIM(item.array), shift = out.ndim - ndim;
+        for (int d = 0; d < ndim; ++d) {
+            const std::int64_t size = PyArray_DIM(item.array, d);
+            std::int64_t& common = out.sizes[d + shift];
+            if (size == common || size == 1) continue;
+            if (common != 1) raise_shapes(op, items);
+            common = size;
+        }
+    }
+    return out;
+}
+
+Strided strided(const Extent& extent, Item& item) {
+    Strided out{nullptr, item.type, {}};
+    if (!item.array) {
+        out.data = reinterpret_cast<char*>(&item.real);
+        std::fill_n(out.strides, extent.ndim, 0);
+        return out;
+    }
+    out.data = PyArray_BYTES(item.array);
+    const int shift = extent.ndim - PyArray_NDIM(item.array);
+    for (int d = 0; d < extent.ndim; ++d)
+        out.strides[d] = d < shift || PyArray_DIM(item.array, d - shift) == 1
+                             ? 0
+                             : PyArray_STRIDE(item.array, d - shift);
+    return out;
+}
+
+// ---- results ----------------------------------------------------------------------------------
+
+nb::object new_array(const Extent& extent, DType type) {
+    std::array<npy_intp, max_dims> shape;
+    std::copy_n(extent.sizes, extent.ndim, shape.begin());
+    nb::object out = nb::steal(PyArray_SimpleNew(extent.ndim, shape.data(), typenum(type)));
+    if (!out.is_valid()) throw nb::python_error();
+    return out;
+}
+
+int kind(DType type) { return type == DType::boolean ? 0 : is_floating(type) ? 2 : 1; }
+
+/// A given array for the result, checked.
+PyArrayObject* result_array(const char* op, PyObject* given, const Extent& extent, DType type) {
+    if (!PyArray_Check(given))
+        raise("DTypeError",
+              std::string(op) + ": expected an array for the result, got " + type_name(given));
+    PyArrayObject* array = array_of(given);
+    DType own;
+    if (!dtype_of(array, own) || kind(own) < kind(type))
+        raise("DTypeError", std::string(op) + ": a result of type " + name_of(type) +
+                                " cannot be stored in this array; convert it first");
+    if (PyArray_NDIM(array) != extent.ndim ||
+        !std::equal(extent.sizes, extent.sizes + extent.ndim, PyArray_DIMS(array)))
+        raise("ShapeError", std::string(op) + ": the result does not fit into shape " +
+                                shape_text(array) + "; in place, operands cannot make it larger");
+    if (!PyArray_ISWRITEABLE(array))
+        raise("ShapeError", std::string(op) + ": the array for the result is read-only");
+    return array;
+}
+
+std::pair<char*, char*> reach(PyArrayObject* array) {
+    char *low = PyArray_BYTES(array), *high = low + PyArray_ITEMSIZE(array);
+    for (int d = 0; d < PyArray_NDIM(array); ++d) {
+        const npy_intp span = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
+        (span > 0 ? high : low) += span;
+    }
+    return {low, high};
+}
+
+/// Whether writing one array would change elements of the other that are yet to be read.
+bool clashes(PyArrayObject* from, PyArrayObject* to) {
+    const auto [from_low, from_high] = reach(from);
+    const auto [to_low, to_high] = reach(to);
+    if (from_low >= to_high || to_low >= from_high) return false;
+    return PyArray_BYTES(from) != PyArray_BYTES(to) || PyArray_TYPE(from) != PyArray_TYPE(to) ||
+           PyArray_NDIM(from) != PyArray_NDIM(to) ||
+           !std::equal(PyArray_DIMS(from), PyArray_DIMS(from) + PyArray_NDIM(from),
+                       PyArray_DIMS(to)) ||
+           !std::equal(PyArray_STRIDES(from), PyArray_STRIDES(from) + PyArray_NDIM(from),
+                       PyArray_STRIDES(to));
+}
+
+/// Copies operands that the results would overwrite too early.
+void separate(std::span<Item> items, std::span<PyArrayObject* const> results,
+              std::vector<nb::object>& keep) {
+    for (Item& item : items)
+        for (PyArrayObject* result : results)
+            if (item.array && clashes(item.array, result)) {
+                keep.push_back(nb::steal(PyArray_NewCopy(item.array, NPY_CORDER)));
+                if (!keep.back().is_valid()) throw nb::python_error();
+                item.array = array_of(keep.back());
+            }
+}
+
+bool long_running(const Extent& extent) { return extent.count() > 16 * 1024; }
+
+// ---- one operation ----------------------------------------------------------------------------
+
+bool is_comparison(Op op) { return op >= Op::lt && op <= Op::ne; }
+
+/// Whether all operands are arrays of one shape and of this type without gaps.
+bool alike(std::span<const Item> items, DType type) {
+    const auto first = items[0].array;
+    return std::all_of(items.begin(), items.end(), [&](const Item& item) {
+        return item.array && item.type == type && PyArray_IS_C_CONTIGUOUS(item.array) &&
+               PyArray_NDIM(item.array) == PyArray_NDIM(first) &&
+               std::equal(PyArray_DIMS(first), PyArray_DIMS(first) + PyArray_NDIM(first),
+                          PyArray_DIMS(item.array));
+    });
+}
+
+/// The same for such operands, by the shortest way.
+nb::object apply_dense(Op op, std::span<Item> items, DType type) {
+    PyArrayObject* first = items[0].array;
+    nb::object result =
+        nb::steal(PyArray_SimpleNew(PyArray_NDIM(first), PyArray_DIMS(first), typenum(type)));
+    if (!result.is_valid()) throw nb::python_error();
+    const std::int64_t count = PyArray_SIZE(first);
+    const Unlocked unlocked(count > 16 * 1024);
+    pointwise(op, type, count, PyArray_BYTES(first), PyArray_BYTES(items.back().array),
+              PyArray_BYTES(array_of(result)), wanted_threads);
+    return result;
+}
+
+nb::object apply(Op op, std::span<Item> items, PyObject* out) {
+    const char* name = info(op).name;
+    DType type = promoted(op == Op::where ? items.subspan(1) : items);
+    if (!is_floating(type) && !works_on_integers(op)) type = DType::float32;
+    const DType compute = type == DType::boolean ? DType::int32 : type;
+    const DType result_type = is_comparison(op) ? DType::boolean : type;
+    if (out == Py_None && op != Op::where && result_type == compute && alike(items, type))
+        return apply_dense(op, items, type);
+    const Extent extent = broadcast(name, items);
+    std::vector<nb::object> keep;
+    nb::object result;
+    if (out == Py_None) {
+        result = new_array(extent, result_type);
+    } else {
+        PyArrayObject* given = result_array(name, out, extent, result_type);
+        separate(items, {&given, 1}, keep);
+        result = nb::borrow(out);
+    }
+    Strided operands[3];
+    for (std::size_t i = 0; i < items.size(); ++i) operands[i] = strided(extent, items[i]);
+    Item target{array_of(result), result_type, {}};
+    dtype_of(target.array, target.type);
+    const Strided to = strided(extent, target);
+    const Unlocked unlocked(long_running(extent));
+    pointwise(op, compute, extent, {operands, items.size()}, to, wanted_threads);
+    return result;
+}
+
+/// Elementwise operations lie between `projection` and `where`.
+Op op_of(int number, int arity) {
+    const Op op = static_cast<Op>(number);
+    if (number > static_cast<int>(Op::projection) && number < static_cast<int>(Op::where) &&
+        info(op).arity == arity)
+        return op;
+    raise("OptionError", "map: expected the number of an operation of " + std::to_string(arity) +
+                             " operands, got " + std::to_string(number));
+}
+
+nb::object map1(int op, nb::handle a, nb::handle out) {
+    const Op known = op_of(op, 1);
+    Item items[] = {item_of(info(known).name, a.ptr())};
+    return apply(known, items, out.ptr());
+}
+
+nb::object map2(int op, nb::handle a, nb::handle b, nb::handle out) {
+    const Op known = op_of(op, 2);
+    const char* name = info(known).name;
+    Item items[] = {item_of(name, a.ptr()), item_of(name, b.ptr())};
+    return apply(known, items, out.ptr());
+}
+
+nb::object select(nb::handle c, nb::handle a, nb::handle b, nb::handle out) {
+    Item items[] = {item_of("where", c.ptr()), item_of("where", a.ptr()),
+                    item_of("where", b.ptr())};
+    return apply(Op::where, items, out.ptr());
+}
+
+// ---- programs ---------------------------------------------------------------------------------
+
+nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
+    check_inputs(c, "elementwise", static_cast<npy_intp>(operands.size()));
+    const std::size_t outputs = c.program->code().output_count;
+    std::vector<Item> items;
+    for (nb::handle each : operands) items.push_back(item_of("elementwise", each.ptr()));
+    const Extent extent = broadcast("elementwise", items);
+    const DType type = c.is_double() ? DType::float64 : DType::float32;
+    std::vector<nb::object> results, keep;
+    std::vector<PyArrayObject*> given;
+    if (out.is_none()) {
+        for (std::size_t i = 0; i < outputs; ++i) results.push_back(new_array(extent, type));
+    } else {
+        for (nb::handle each : nb::cast<nb::tuple>(out)) {
+            given.push_back(result_array("elementwise", each.ptr(), extent, type));
+            results.push_back(nb::borrow(each));
+        }
+        if (results.size() != outputs)
+            raise("ShapeError", "elementwise: expected " + std::to_string(outputs) +
+                                    " arrays for results, got " + std::to_string(results.size()));
+        separate(items, given, keep);
+    }
+    std::vector<Strided> from, to;
+    for (Item& item : items) from.push_back(strided(extent, item));
+    for (const nb::object& result : results) {
+        Item target{array_of(result), type, {}};
+        dtype_of(target.array, target.type);
+        to.push_back(strided(extent, target));
+    }
+    {
+        const Unlocked unlocked(long_running(extent));
+        std::visit(
+            [&](const auto& runner) { pointwise(*runner, extent, from, to, wanted_threads); },
+            c.runner);
+    }
+    nb::list listed;
+    for (nb::object& result : results) listed.append(result);
+    return nb::tuple(listed);
+}
+
+// ---- the table's derivatives ------------------------------------------------------------------
+
+int number_of(const std::string& name) {
+    for (Op op : elementwise_ops())
+        if (name == info(op).name) return static_cast<int>(op);
+    raise("OptionError", "op_number: no operation '" + name + "' in the table");
+}
+
+}  // namespace
+
+void bind_pointwise(nb::module_& m) {
+    nb::module_ p = m.def_submodule("pointwise", "Elementwise operations over NumPy arrays.");
+#define ANY_ARRAY "numpy.typing.NDArray[typing.Any]"
+#define OUT ", out: " ANY_ARRAY " | None = None) -> " ANY_ARRAY
+    p.def("map1", &map1, nb::arg("op"), nb::arg("a"), nb::arg("out") = nb::none(),
+          nb::sig("def map1(op: int, a: typing.Any" OUT), "An operation of one operand.");
+    p.def("map2", &map2, nb::arg("op"), nb::arg("a"), nb::arg("b"), nb::arg("out") = nb::none(),
+          nb::sig("def map2(op: int, a: typing.Any, b: typing.Any" OUT),
+          "An operation of two operands, broadcast.");
+    p.def("select", &select, nb::arg("c"), nb::arg("a"), nb::arg("b"), nb::arg("out") = nb::none(),
+          nb::sig("def select(c: typing.Any, a: typing.Any, b: typing.Any" OUT),
+          "a where c is not 0, else b.");
+    p.def(
+        "map_program", &map_program, nb::arg("program"), nb::arg("operands"),
+        nb::arg("out") = nb::none(),
+        nb::sig("def map_program(program: tapegrad._core.Program, operands: tuple[typing.Any, "
+                "...], out: tuple[" ANY_ARRAY ", ...] | None = None) -> tuple[" ANY_ARRAY ", ...]"),
+        "A scalar program over broadcast arrays and numbers, element by element.");
+    p.def("op_number", &number_of, nb::arg("name"), "The number of an operation, for map1, map2.");
+    p.def(
+        "set_num_threads",
+        [](int threads) {
+            if (threads < 1)
+                raise("OptionError", "set_num_threads: expected a positive number, got " +
+                                         std::to_string(threads));
+            wanted_threads = threads;
+        },
+        nb::arg("threads"), "How many threads elementwise operations use.");
+    p.def(
+        "get_num_threads", [] { return thread_count(wanted_threads); },
+        "How many threads elementwise operations use.");
+#undef ANY_ARRAY
+#undef OUT
+}
+
+}  // namespace tapegrad::bindings

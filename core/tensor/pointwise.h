@@ -1,0 +1,59 @@
+// core/tensor/pointwise.h -- operations and scalar programs over strided, broadcast arrays.
+//
+// 1. Elements are computed in blocks, in the order of the result. Within a block an operand is read
+//    where it lies if it is laid out like the result and has the type that is computed in; else
+//    (broadcast, strided, of another type) its block is gathered first, into the cache.
+// 2. One operation runs on these pointers. A program has its block of each operand copied into its
+//    slots, and its outputs out of them.
+// 3. Blocks are shared out over threads in contiguous ranges. No element depends on another, so the
+//    number of threads does not matter to the bits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "../scalar/runner.h"
+#include "dtype.h"
+
+namespace tapegrad {
+
+constexpr int max_dims = 32;
+
+/// Strides are in bytes, one per dimension of the result, 0 where the operand is broadcast.
+struct Strided {
+    char* data;
+    DType type;
+    std::int64_t strides[max_dims];
+};
+
+/// The shape that all operands and results are read and written with.
+struct Extent {
+    int ndim;
+    std::int64_t sizes[max_dims];
+
+    std::int64_t count() const {
+        std::int64_t product = 1;
+        for (int d = 0; d < ndim; ++d) product *= sizes[d];
+        return product;
+    }
+};
+
+/// Below, `threads` is as for thread_count: 0 takes all cores.
+
+/// Whether the operation has loops over whole numbers; the others compute in floating point.
+bool works_on_integers(Op op);
+
+/// result = op(operands), computed in `compute` (not boolean). Op::where takes three operands.
+void pointwise(Op op, DType compute, const Extent& extent, std::span<const Strided> operands,
+               const Strided& result, int threads);
+
+/// The same for `count` elements that lie without gaps and are all of type `compute`.
+void pointwise(Op op, DType compute, std::int64_t count, const char* a, const char* b, char* y,
+               int threads);
+
+/// results = program(operands), all of it in the program's number type.
+template <class T>
+void pointwise(const Runner<T>& runner, const Extent& extent, std::span<const Strided> operands,
+               std::span<const Strided> results, int threads);
+
+}  // namespace tapegrad
