@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiled.h"
+#include "scalar/partials.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -284,13 +285,20 @@ nb::object apply(Op op, std::span<Item> items, PyObject* out) {
 }
 
 /// Elementwise operations lie between `projection` and `where`.
+Op elementwise_op(int number) {
+    if (number <= static_cast<int>(Op::projection) || number >= static_cast<int>(Op::where))
+        raise("OptionError",
+              "expected the number of an elementwise operation, got " + std::to_string(number));
+    return static_cast<Op>(number);
+}
+
 Op op_of(int number, int arity) {
-    const Op op = static_cast<Op>(number);
-    if (number > static_cast<int>(Op::projection) && number < static_cast<int>(Op::where) &&
-        info(op).arity == arity)
-        return op;
-    raise("OptionError", "map: expected the number of an operation of " + std::to_string(arity) +
-                             " operands, got " + std::to_string(number));
+    const Op op = elementwise_op(number);
+    if (info(op).arity != arity)
+        raise("ShapeError", std::string(info(op).name) + ": expected " +
+                                std::to_string(info(op).arity) + " operands, got " +
+                                std::to_string(arity));
+    return op;
 }
 
 nb::object map1(int op, nb::handle a, nb::handle out) {
@@ -361,6 +369,19 @@ int number_of(const std::string& name) {
     raise("OptionError", "op_number: no operation '" + name + "' in the table");
 }
 
+/// The derivatives of y = op(a, b) as Vars, y an independent Var; numbers where they are constant.
+nb::list partial_vars(int op, const Var& a, const Var& b, const Var& y) {
+    const Op known = elementwise_op(op);
+    common_graph("partials", a, b);
+    Graph& graph = *common_graph("partials", a, y);
+    const auto symbol = [&](const Var& var) { return Symbol(graph, var.id); };
+    const auto found = partials(known, symbol(a), symbol(b), symbol(y));
+    nb::list out;
+    for (int i = 0; i < info(known).arity; ++i)
+        out.append(make_var(y.graph, found[static_cast<std::size_t>(i)].in(graph)));
+    return out;
+}
+
 }  // namespace
 
 void bind_pointwise(nb::module_& m) {
@@ -381,6 +402,10 @@ void bind_pointwise(nb::module_& m) {
         nb::sig("def map_program(program: tapegrad._core.Program, operands: tuple[typing.Any, "
                 "...], out: tuple[" ANY_ARRAY ", ...] | None = None) -> tuple[" ANY_ARRAY ", ...]"),
         "A scalar program over broadcast arrays and numbers, element by element.");
+    p.def("partials", &partial_vars, nb::arg("op"), nb::arg("a"), nb::arg("b"), nb::arg("y"),
+          nb::sig("def partials(op: int, a: tapegrad._core.Var, b: tapegrad._core.Var, y: "
+                  "tapegrad._core.Var) -> list[tapegrad._core.Var]"),
+          "The derivatives of y = op(a, b) by its operands, with y a Var of its own.");
     p.def("op_number", &number_of, nb::arg("name"), "The number of an operation, for map1, map2.");
     p.def(
         "set_num_threads",

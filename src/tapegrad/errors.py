@@ -21,6 +21,10 @@ class DTypeError(TapegradError, TypeError):
     """A value has the wrong type."""
 
 
+class DeviceError(TapegradError, RuntimeError):
+    """Tensors of two devices meet, or a device is not there."""
+
+
 class GradError(TapegradError, RuntimeError):
     """A derivative was asked for that does not exist here."""
 

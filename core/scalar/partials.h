@@ -1,0 +1,31 @@
+// core/scalar/partials.h -- the derivative columns of the op table over nodes of the caller's
+// choice.
+#pragma once
+
+#include <array>
+
+#include "symbol.h"
+
+namespace tapegrad {
+
+/// The derivatives of y = op(a, b) by a and b, with y a node of its own: what was computed once
+/// need not be computed again. The second is 0 for operations of one operand.
+inline std::array<Symbol, 2> partials(Op op, [[maybe_unused]] const Symbol& a,
+                                      [[maybe_unused]] const Symbol& b,
+                                      [[maybe_unused]] const Symbol& y) {
+    switch (op) {
+#define OP1(name, pace, domain, ulp, doc, oracle, value, da) \
+    case Op::name:                                           \
+        return {Symbol(da), Symbol(0.0)};
+#define OP2(name, pace, domain, ulp, doc, oracle, value, da, db) \
+    case Op::name:                                               \
+        return {Symbol(da), Symbol(db)};
+#include "ops.def"
+#undef OP1
+#undef OP2
+        default:
+            return {Symbol(0.0), Symbol(0.0)};
+    }
+}
+
+}  // namespace tapegrad

@@ -1,0 +1,83 @@
+"""Devices: where the arrays of tensors live and who computes on them.
+
+A backend has arrays of its own and a kernel per operation. Its arrays offer NumPy's way of looking
+at memory (shape, dtype, strides, slicing, reshape, transpose: views without arithmetic); all
+arithmetic is a kernel. Operations, gradients and layers know a device by this interface alone, so
+another device is one more file here and a line in `_MODULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from tapegrad.errors import DeviceError
+
+Array = Any  #: What a backend computes on.
+
+
+class Backend:
+    """A device. Subclasses fill in the kernels."""
+
+    name: str
+    #: Kernels by operation: kernel(*arrays, **attributes) -> array, or a tuple of arrays.
+    kernels: Mapping[str, Callable[..., Any]]
+
+    def from_numpy(self, array: Any) -> Array:
+        """Return an array of this device with the elements of a NumPy array, without a copy."""
+        raise NotImplementedError
+
+    def to_numpy(self, array: Array) -> Any:
+        """Return the elements as a NumPy array, without a copy where that is possible."""
+        raise NotImplementedError
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return an array whose elements are not set."""
+        raise NotImplementedError
+
+    def map1(self, op: int, a: Array, out: Array | None = None) -> Array:
+        """Apply an operation of the scalar table to every element."""
+        raise NotImplementedError
+
+    def map2(self, op: int, a: Array | float, b: Array | float, out: Array | None = None) -> Array:
+        """Apply an operation of two operands, broadcast."""
+        raise NotImplementedError
+
+    def select(self, c: Array, a: Array | float, b: Array | float) -> Array:
+        """Return a where c holds, else b."""
+        raise NotImplementedError
+
+    def map_program(
+        self, program: Any, operands: tuple[Any, ...], out: tuple[Array, ...] | None = None
+    ) -> tuple[Array, ...]:
+        """Run a scalar program over the elements of broadcast arrays."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"device({self.name!r})"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return device, (self.name,)
+
+
+_MODULES = {"cpu": "cpu", "reference": "reference"}
+_LOADED: dict[str, Backend] = {}
+
+
+def device(name: str | Backend) -> Backend:
+    """Return a device by name: "cpu", or "reference", which computes with NumPy.
+
+    Example:
+        >>> device("cpu")
+        device('cpu')
+
+    """
+    if isinstance(name, Backend):
+        return name
+    if name not in _LOADED:
+        if name not in _MODULES:
+            raise DeviceError(f"device: expected one of {', '.join(_MODULES)}, got {name!r}")
+        module = import_module(f"tapegrad.backends.{_MODULES[name]}")
+        _LOADED[name] = module.BACKEND
+    return _LOADED[name]

@@ -1,0 +1,590 @@
+"""The reference device: NumPy, plain and slow; the oracle of the tests and the fallback anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from tapegrad import _core
+from tapegrad.backends import Backend, philox, views
+from tapegrad.errors import ShapeError
+from tapegrad.scalar.c_source import PAIRED, Instruction
+
+Array = Any
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[x.dtype])(x)
+
+
+def _erfc(x: Array) -> Array:
+    return np.vectorize(math.erfc, otypes=[x.dtype])(x)
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
+
+
+#: The scalar op table in NumPy's words.
+ELEMENTWISE: dict[str, Callable[..., Array]] = {
+    "neg": lambda a: -a,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "masked_mul": lambda a, b: np.where(a == 0, a, a * b),
+    "pow": np.power,
+    "sqrt": np.sqrt,
+    "square": lambda a: a * a,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "softplus": lambda a: np.logaddexp(a, np.zeros_like(a)),
+    "relu": lambda a: np.maximum(a, 0),
+    "gelu": lambda a: 0.5 * a * _erfc(-a / math.sqrt(2)),
+    "erf": _erf,
+    "erfc": _erfc,
+    "abs": np.abs,
+    "sign": np.sign,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "minimum": np.minimum,
+    "maximum": np.maximum,
+    "hypot": np.hypot,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+_COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
+_INTEGER = (
+    *_COMPARISONS,
+    *("neg", "add", "sub", "mul", "square", "relu", "abs", "sign", "floor", "ceil"),
+    *("minimum", "maximum"),
+)
+_NAMES = {_core.pointwise.op_number(name): name for name in ELEMENTWISE}
+
+
+def promoted(operands: tuple[Any, ...]) -> np.dtype[Any]:
+    """Return the type of a result by PyTorch's rule: arrays count before numbers."""
+    order = ["bool", "int32", "int64", "float32", "float64"]
+
+    def kind(rank: int) -> int:
+        return -1 if rank < 0 else (0, 1, 1, 2, 2)[rank]
+
+    ranks = [-1, -1, -1]
+    for each in operands:
+        if isinstance(each, np.ndarray):
+            place, name = (0 if each.ndim else 1), each.dtype.name
+        else:
+            place = 2
+            name = {"b": "bool", "i": "int64"}.get(np.asarray(each).dtype.kind, "float32")
+        ranks[place] = max(ranks[place], order.index(name))
+    out = ranks[0]
+    for rank in ranks[1:]:
+        if kind(rank) > kind(out):
+            out = max(out, rank)
+    return np.dtype(order[out])
+
+
+def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Array:
+    kind = promoted(operands[1:] if name == "where" else operands)
+    if kind.kind != "f" and name not in (*_INTEGER, "where"):
+        kind = np.dtype(np.float32)
+    compute = np.dtype(np.int32) if kind.kind == "b" else kind
+    try:
+        with np.errstate(all="ignore"):
+            if name == "where":
+                a, b = (np.asarray(x).astype(kind) for x in operands[1:])
+                found = np.where(np.asarray(operands[0]) != 0, a, b)
+            else:
+                given = [np.asarray(x).astype(compute) for x in operands]
+                found = np.asarray(ELEMENTWISE[name](*given))
+    except ValueError:
+        shapes = " and ".join(str(np.shape(x)) for x in operands)
+        raise ShapeError(f"{name}: shapes {shapes} do not broadcast") from None
+    found = found.astype(bool if name in _COMPARISONS else kind)
+    if out is None:
+        return found
+    if found.shape != out.shape:
+        raise ShapeError(f"{name}: the result {found.shape} does not fit into shape {out.shape}")
+    out[...] = found
+    return out
+
+
+# ---- programs -------------------------------------------------------------------------------------
+
+
+def _instruction(name: str, values: list[Array], n: int) -> list[Array]:
+    """Run one line of a program's listing."""
+    if name in PAIRED:
+        return [np.asarray(ELEMENTWISE[each](*values)) for each in PAIRED[name]]
+    if name in ELEMENTWISE:
+        found = np.asarray(ELEMENTWISE[name](*values))
+        return [found.astype(values[0].dtype)]
+    if name == "where":
+        return [np.where(values[0] != 0, values[1], values[2])]
+    if name == "sumdot":
+        pairs = values[n:]
+        products = [a * b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
+        return [sum([*values[:n], *products][1:], [*values[:n], *products][0])]
+    whole = np.stack(np.broadcast_arrays(*values))
+    if name == "prod":
+        return [whole.prod(0)]
+    if name in ("max", "min"):
+        return [getattr(whole, name)(0)]
+    shifted = whole - whole.max(0)
+    if name == "logsumexp":
+        return [np.log(np.exp(shifted).sum(0)) + whole.max(0)]
+    raise NotImplementedError(f"the reference device has no {name}")
+
+
+# ---- reductions -----------------------------------------------------------------------------------
+
+
+def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
+    def kernel(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
+        found = np.asarray(function(x, axis=dims, keepdims=keepdim))
+        return found.astype(x.dtype) if x.dtype.kind == "f" else found
+
+    return kernel
+
+
+def _extreme(name: str) -> Callable[..., tuple[Array, Array]]:
+    def kernel(x: Array, dim: int) -> tuple[Array, Array]:
+        if not x.ndim:
+            return x.copy(), np.zeros((), np.int64)
+        places = np.expand_dims(getattr(np, f"arg{name}")(x, axis=dim), dim).astype(np.int64)
+        return np.take_along_axis(x, places, dim), places
+
+    return kernel
+
+
+def _cumsum(x: Array, dim: int) -> Array:
+    found = np.cumsum(x, axis=dim) if x.ndim else x.copy()
+    return found.astype(x.dtype if x.dtype.kind == "f" else np.int64).reshape(x.shape)
+
+
+# ---- indices --------------------------------------------------------------------------------------
+
+
+def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
+    out = np.zeros(shape, x.dtype)
+    np.add.at(out, index, x)
+    return out
+
+
+def _gather(x: Array, index: Array, dim: int) -> Array:
+    views.checked(index, x.shape[dim])
+    cut = tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))
+    return np.take_along_axis(x[cut], index, dim)
+
+
+def _scatter_add(x: Array, index: Array, y: Array, dim: int) -> Array:
+    views.checked(index, x.shape[dim])
+    out = x.copy()
+    places = list(np.indices(index.shape))
+    places[dim] = index
+    np.add.at(out, tuple(places), y)
+    return out
+
+
+def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
+    out = np.zeros((*x.shape[:dim], size, *x.shape[dim + 1 :]), x.dtype)
+    np.add.at(np.moveaxis(out, dim, 0), views.checked(index, size), np.moveaxis(x, dim, 0))
+    return out
+
+
+# ---- matrices and images --------------------------------------------------------------------------
+
+
+def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
+    y = x @ weight.T
+    return y if bias is None else y + bias
+
+
+def _windows(
+    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, fill: float = 0.0
+) -> Array:
+    """Return (N, C, H, W, kH, kW): what each window sees."""
+    widths = ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2)
+    padded = np.pad(x, widths, constant_values=fill)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    found = sliding_window_view(padded, reach, axis=(2, 3))  # type: ignore[arg-type]
+    return found[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
+
+
+def _conv2d(
+    x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    seen = _windows(x, weight.shape[2:], stride, padding, dilation)
+    n, _, h, w = seen.shape[:4]
+    split = seen.reshape(n, groups, -1, *seen.shape[2:])
+    kernel = weight.reshape(groups, -1, *weight.shape[1:])
+    y = np.einsum("ngchwij,gocij->ngohw", split, kernel, optimize=True).reshape(n, -1, h, w)
+    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
+
+
+def _weight_grad(
+    g: Array, x: Array, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    seen = _windows(x, shape[2:], stride, padding, dilation)[:, :, : g.shape[2], : g.shape[3]]
+    split = seen.reshape(len(x), groups, -1, *seen.shape[2:])
+    out = g.reshape(len(g), groups, -1, *g.shape[2:])
+    return np.einsum("ngohw,ngchwij->gocij", out, split, optimize=True).reshape(shape)
+
+
+def _input_grad(
+    g: Array, weight: Array, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Array:
+    n, c, height, width = shape
+    padded = np.zeros((n, groups, c // groups, height + 2 * padding[0], width + 2 * padding[1]), g.dtype)
+    split = g.reshape(n, groups, -1, *g.shape[2:])
+    kernel = weight.reshape(groups, -1, *weight.shape[1:])
+    for i in range(weight.shape[2]):
+        for j in range(weight.shape[3]):
+            part = np.einsum("ngohw,goc->ngchw", split, kernel[..., i, j], optimize=True)
+            top, left = i * dilation[0], j * dilation[1]
+            padded[
+                :, :, :,
+                top : top + stride[0] * g.shape[2] : stride[0],
+                left : left + stride[1] * g.shape[3] : stride[1],
+            ] += part
+    inner = padded[..., padding[0] : padding[0] + height, padding[1] : padding[1] + width]
+    return inner.reshape(shape)
+
+
+def _pool_windows(
+    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, fill: float
+) -> Array:
+    from tapegrad.tensors.ops.pool import pooled_size
+
+    sizes = [
+        pooled_size(x.shape[2 + d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
+        for d in (0, 1)
+    ]
+    need = [
+        (sizes[d] - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 - x.shape[2 + d] - padding[d]
+        for d in (0, 1)
+    ]
+    widths = ((0, 0), (0, 0), (padding[0], max(need[0], 0)), (padding[1], max(need[1], 0)))
+    padded = np.pad(x, widths, constant_values=fill)
+    seen = _windows(padded, kernel, stride, (0, 0), dilation)
+    return seen[:, :, : sizes[0], : sizes[1]]
+
+
+def _max_pool2d(
+    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Array, Array]:
+    fill = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    seen = _pool_windows(x, kernel, stride, padding, dilation, ceil_mode, fill)
+    flat = seen.reshape(*seen.shape[:4], -1)
+    best = flat.argmax(-1)
+    rows = np.arange(seen.shape[2])[:, None] * stride[0] - padding[0]
+    columns = np.arange(seen.shape[3]) * stride[1] - padding[1]
+    row = rows + (best // kernel[1]) * dilation[0]
+    column = columns + (best % kernel[1]) * dilation[1]
+    places = (row * x.shape[3] + column).astype(np.int64)
+    return np.take_along_axis(flat, best[..., None], -1)[..., 0], places
+
+
+def _shares(x_shape: Any, dtype: Any, attrs: dict[str, Any]) -> tuple[Array, Array]:
+    """Return per window which pixels it sees, and one over how many count."""
+    one = np.ones((1, 1, *x_shape[2:]), dtype)
+    options = {"dilation": (1, 1), "ceil_mode": attrs["ceil_mode"]}
+    geometry = (attrs["kernel"], attrs["stride"], attrs["padding"])
+    inside = _pool_windows(one, *geometry, **options, fill=0.0)
+    if not attrs["count_include_pad"]:
+        return inside, 1.0 / inside.sum((-1, -2))
+    (top, left), (height, width) = attrs["padding"], x_shape[2:]
+    border = np.pad(one, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=1.0)
+    grown = {**options}
+    counted = _pool_windows(border, attrs["kernel"], attrs["stride"], (0, 0), **grown, fill=0.0)
+    counted = counted[:, :, : inside.shape[2], : inside.shape[3]]
+    return inside, 1.0 / counted.sum((-1, -2))
+
+
+def _avg_pool2d(x: Array, **attrs: Any) -> Array:
+    _, share = _shares(x.shape, x.dtype, attrs)
+    seen = _pool_windows(
+        x, attrs["kernel"], attrs["stride"], attrs["padding"], (1, 1), attrs["ceil_mode"], 0.0
+    )
+    return (seen.sum((-1, -2)) * share).astype(x.dtype)
+
+
+def _avg_pool2d_backward(g: Array, shape: Any, **attrs: Any) -> Array:
+    _, share = _shares(shape, g.dtype, attrs)
+    (kh, kw), (sh, sw), (ph, pw) = attrs["kernel"], attrs["stride"], attrs["padding"]
+    n, c, height, width = shape
+    spread = np.zeros((n, c, height + 2 * ph + kh + sh, width + 2 * pw + kw + sw), g.dtype)
+    part = g * share
+    for i in range(kh):
+        for j in range(kw):
+            spread[:, :, i : i + sh * g.shape[2] : sh, j : j + sw * g.shape[3] : sw] += part
+    return spread[:, :, ph : ph + height, pw : pw + width].copy()
+
+
+def _bins(size: int, count: int) -> list[tuple[int, int]]:
+    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+
+
+def _adaptive(x: Array, size: tuple[int, int]) -> Array:
+    out = np.empty((*x.shape[:2], *size), x.dtype)
+    for i, (top, bottom) in enumerate(_bins(x.shape[2], size[0])):
+        for j, (left, right) in enumerate(_bins(x.shape[3], size[1])):
+            out[:, :, i, j] = x[:, :, top:bottom, left:right].mean((2, 3))
+    return out
+
+
+def _adaptive_backward(g: Array, shape: Any) -> Array:
+    out = np.zeros(shape, g.dtype)
+    for i, (top, bottom) in enumerate(_bins(shape[2], g.shape[2])):
+        for j, (left, right) in enumerate(_bins(shape[3], g.shape[3])):
+            count = (bottom - top) * (right - left)
+            out[:, :, top:bottom, left:right] += g[:, :, i : i + 1, j : j + 1] / count
+    return out
+
+
+# ---- normalisation --------------------------------------------------------------------------------
+
+
+def _standardised(x: Array, dims: tuple[int, ...], eps: float) -> tuple[Array, Array, Array, Array]:
+    mean = x.mean(dims, keepdims=True)
+    var = ((x - mean) ** 2).mean(dims, keepdims=True)
+    rstd = 1 / np.sqrt(var + eps)
+    return (x - mean) * rstd, mean, var, rstd
+
+
+def _gradient(g: Array, normal: Array, rstd: Array, dims: tuple[int, ...]) -> Array:
+    drift = g.mean(dims, keepdims=True)
+    tilt = (g * normal).mean(dims, keepdims=True)
+    return rstd * (g - drift - normal * tilt)
+
+
+def _per_channel(x: Array | None, ndim: int) -> Any:
+    return 1.0 if x is None else x.reshape(1, -1, *[1] * (ndim - 2))
+
+
+def _batch_norm(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, ...]:
+    dims = tuple(d for d in range(x.ndim) if d != 1)
+    normal, mean, var, rstd = _standardised(x, dims, eps)
+    shift = 0.0 if bias is None else _per_channel(bias, x.ndim)
+    y = normal * _per_channel(weight, x.ndim) + shift
+    return (y.astype(x.dtype), *[each.reshape(-1).astype(x.dtype) for each in (mean, var, rstd)])
+
+
+def _batch_norm_backward(
+    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
+) -> tuple[Any, ...]:
+    dims = tuple(d for d in range(x.ndim) if d != 1)
+    wide = _per_channel(rstd, x.ndim)
+    normal = (x - _per_channel(mean, x.ndim)) * wide
+    gx = _gradient(g * _per_channel(weight, x.ndim), normal, wide, dims)
+    return gx.astype(x.dtype), (g * normal).sum(dims).astype(x.dtype), g.sum(dims)
+
+
+def _layer_norm(
+    x: Array, weight: Array | None, bias: Array | None, dims: int, eps: float
+) -> tuple[Array, ...]:
+    last = tuple(range(x.ndim - dims, x.ndim))
+    normal, mean, _, rstd = _standardised(x, last, eps)
+    y = normal * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
+    return y.astype(x.dtype), mean.astype(x.dtype), rstd.astype(x.dtype)
+
+
+def _layer_norm_backward(
+    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array, dims: int
+) -> tuple[Any, ...]:
+    last, rest = tuple(range(x.ndim - dims, x.ndim)), tuple(range(x.ndim - dims))
+    shape = (*x.shape[: x.ndim - dims], *[1] * dims)
+    wide = rstd.reshape(shape)
+    normal = (x - mean.reshape(shape)) * wide
+    gx = _gradient(g * (1.0 if weight is None else weight), normal, wide, last)
+    return gx.astype(x.dtype), (g * normal).sum(rest), g.sum(rest)
+
+
+# ---- softmax and attention ------------------------------------------------------------------------
+
+
+def _softmax(x: Array, dim: int) -> Array:
+    if not x.ndim:
+        return np.ones_like(x)
+    shifted = np.exp(x - x.max(dim, keepdims=True, initial=-np.inf))
+    return shifted / shifted.sum(dim, keepdims=True)
+
+
+def _log_softmax(x: Array, dim: int) -> Array:
+    if not x.ndim:
+        return np.zeros_like(x)
+    shifted = x - x.max(dim, keepdims=True, initial=-np.inf)
+    return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
+
+
+def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
+    top = x.max(dims, keepdims=True, initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
+    found = np.log(np.exp(x - top).sum(dims, keepdims=True)) + top
+    shape = tuple(n for d, n in enumerate(found.shape) if keepdim or d not in dims)
+    return np.asarray(found.reshape(shape))
+
+
+def _attention(
+    q: Array, k: Array, v: Array, mask: Array | None, scale: float
+) -> tuple[Array, Array]:
+    scores = (q @ k.swapaxes(-1, -2)) * q.dtype.type(scale)
+    p = _softmax(scores if mask is None else scores + mask, -1)
+    return p @ v, p
+
+
+def _attention_backward(
+    g: Array, q: Array, k: Array, v: Array, p: Array, scale: float
+) -> tuple[Array, ...]:
+    gp = g @ v.swapaxes(-1, -2)
+    gs = p * (gp - (gp * p).sum(-1, keepdims=True)) * q.dtype.type(scale)
+    return gs @ k, gs.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ g
+
+
+# ---- the device -----------------------------------------------------------------------------------
+
+
+def _quiet(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Let NaN and infinity pass without a warning, as kernels do."""
+
+    def called(*args: Any, **attrs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return kernel(*args, **attrs)
+
+    return called
+
+
+KERNELS: dict[str, Callable[..., Any]] = {
+    "clone": lambda x: x.copy(order="C"),
+    "cast": lambda x, dtype: x.astype(dtype),
+    "where": lambda c, a, b: _elementwise("where", (c, a, b), None),
+    "sum": _reduce(np.sum),
+    "prod": _reduce(np.prod),
+    "amax": _reduce(np.max),
+    "amin": _reduce(np.min),
+    "any": _reduce(np.any),
+    "all": _reduce(np.all),
+    "max_dim": _extreme("max"),
+    "min_dim": _extreme("min"),
+    "cumsum": _cumsum,
+    "put_add": _put_add,
+    "gather": _gather,
+    "scatter_add": _scatter_add,
+    "index_select": lambda x, index, dim: np.take(x, views.checked(index, x.shape[dim]), dim),
+    "index_add": _index_add,
+    "matmul": np.matmul,
+    "linear": _linear,
+    "conv2d": _conv2d,
+    "conv2d_input_grad": _input_grad,
+    "conv2d_weight_grad": _weight_grad,
+    "max_pool2d": _max_pool2d,
+    "avg_pool2d": _avg_pool2d,
+    "avg_pool2d_backward": _avg_pool2d_backward,
+    "adaptive_avg_pool2d": _adaptive,
+    "adaptive_avg_pool2d_backward": _adaptive_backward,
+    "batch_norm_train": _batch_norm,
+    "batch_norm_backward": _batch_norm_backward,
+    "layer_norm": _layer_norm,
+    "layer_norm_backward": _layer_norm_backward,
+    "softmax": _softmax,
+    "softmax_backward": lambda g, y, dim: y * (g - (g * y).sum(dim if y.ndim else (), keepdims=True)),
+    "log_softmax": _log_softmax,
+    "log_softmax_backward": lambda g, y, dim: (
+        g - np.exp(y) * g.sum(dim if y.ndim else (), keepdims=True)
+    ),
+    "logsumexp": _logsumexp,
+    "attention": _attention,
+    "attention_backward": _attention_backward,
+    "uniform": philox.uniform,
+    "normal": philox.normal,
+    "integers": philox.integers,
+    "mask": philox.mask,
+}
+
+
+class Reference(Backend):
+    """NumPy."""
+
+    name = "reference"
+
+    def __init__(self) -> None:
+        moving = views.kernels(self.empty)
+        self.kernels = {name: _quiet(kernel) for name, kernel in (moving | KERNELS).items()}
+
+    def from_numpy(self, array: Any) -> Array:
+        """Return the array itself."""
+        return array
+
+    def to_numpy(self, array: Array) -> Any:
+        """Return the array itself."""
+        return array
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """Return an array whose elements are not set."""
+        return np.empty(shape, dtype)
+
+    def map1(self, op: int, a: Array, out: Array | None = None) -> Array:
+        """Apply an operation of the scalar table to every element."""
+        return _elementwise(_NAMES[op], (a,), out)
+
+    def map2(self, op: int, a: Any, b: Any, out: Array | None = None) -> Array:
+        """Apply an operation of two operands, broadcast."""
+        return _elementwise(_NAMES[op], (a, b), out)
+
+    def map_program(
+        self, program: Any, operands: tuple[Any, ...], out: tuple[Array, ...] | None = None
+    ) -> tuple[Array, ...]:
+        """Run a scalar program line by line."""
+        kind = np.dtype(program.dtype)
+        listing = program.listing()
+        shape = np.broadcast_shapes(*[np.shape(x) for x in operands])
+        values: dict[int, Array] = {
+            value: np.asarray(x).astype(kind)
+            for value, x in zip(listing["inputs"], operands, strict=True)
+            if value is not None
+        }
+        values |= {value: np.asarray(number, kind) for value, number in listing["constants"]}
+        with np.errstate(all="ignore"):
+            self._run(listing["instructions"], values)
+        found = [
+            np.array(np.broadcast_to(values[each], shape), dtype=kind) for each in listing["outputs"]
+        ]
+        if out is None:
+            return tuple(found)
+        for target, source in zip(out, found, strict=True):
+            target[...] = source
+        return out
+
+    def _run(self, instructions: Any, values: dict[int, Array]) -> None:
+        for line in instructions:
+            each = Instruction(*line)
+            operands = [values[value] for value in each.operands]
+            for i, result in enumerate(_instruction(each.kernel, operands, each.n)):
+                values[each.first + i] = result
+
+
+BACKEND = Reference()

@@ -1,0 +1,89 @@
+"""Kernels that move elements or look at them in another way, and compute nothing.
+
+They are written in NumPy's interface, which the arrays of every backend offer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Array = Any
+
+
+def unslice(x: Array, index: Any, shape: tuple[int, ...], empty: Any) -> Array:
+    """Return zeros with x in the place of a slice."""
+    out = empty(shape, x.dtype)
+    out.fill(0)
+    out[index] = x
+    return out
+
+
+def place(x: Array, y: Array, index: Any) -> Array:
+    """Return a copy of x with y in the place of x[index]."""
+    out = x.copy()
+    out[index] = y
+    return out
+
+
+def cat(*arrays: Array, dim: int, empty: Any) -> Array:
+    """Return arrays one behind the other."""
+    kinds = [each.dtype for each in arrays]
+    widest = max(kinds, key=lambda kind: ("bif".index(kind.kind), kind.itemsize))
+    first = arrays[0]
+    total = sum(each.shape[dim] for each in arrays)
+    out = empty((*first.shape[:dim], total, *first.shape[dim + 1 :]), widest)
+    start = 0
+    for each in arrays:
+        end = start + each.shape[dim]
+        out[(slice(None),) * dim + (slice(start, end),)] = each
+        start = end
+    return out
+
+
+def pad(x: Array, widths: Any, value: float, empty: Any) -> Array:
+    """Return x within a border."""
+    shape = tuple(a + size + b for (a, b), size in zip(widths, x.shape, strict=True))
+    out = empty(shape, x.dtype)
+    out.fill(value)
+    inner = tuple(slice(a, a + size) for (a, _), size in zip(widths, x.shape, strict=True))
+    out[inner] = x
+    return out
+
+
+def expand(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return a view with dimensions of one element repeated."""
+    from numpy.lib.stride_tricks import as_strided
+
+    extra = len(shape) - x.ndim
+    strides = [0] * extra + [
+        0 if have == 1 and want != 1 else stride
+        for have, want, stride in zip(x.shape, shape[extra:], x.strides, strict=True)
+    ]
+    found = as_strided(x, shape, strides)
+    return found
+
+
+def kernels(empty: Any) -> dict[str, Any]:
+    """Return these kernels; `empty` makes a backend's arrays."""
+    return {
+        "reshape": lambda x, shape: x.reshape(shape),
+        "permute": lambda x, order: x.transpose(order),
+        "expand": expand,
+        "slice": lambda x, index: x[index],
+        "unslice": lambda x, index, shape: unslice(x, index, shape, empty),
+        "take": lambda x, index: x[index],
+        "place": place,
+        "cat": lambda *arrays, dim: cat(*arrays, dim=dim, empty=empty),
+        "pad": lambda x, widths, value: pad(x, widths, value, empty),
+        "embedding": lambda weight, index, padding_idx: weight[checked(index, weight.shape[0])],
+    }
+
+
+def checked(index: Array, size: int) -> Array:
+    """Return indices if all of them lie within a size."""
+    if index.size and not (0 <= int(index.min()) and int(index.max()) < size):
+        raise IndexError(
+            f"indices from {int(index.min())} to {int(index.max())} are not all within 0 to "
+            f"{size - 1}"
+        )
+    return index

@@ -1,0 +1,58 @@
+"""Tensors: PyTorch-shaped arrays with gradients, eager, on devices."""
+
+from tapegrad.backends import device
+from tapegrad.tensors import creation, ops, random
+from tapegrad.tensors.autograd import (
+    backward,
+    enable_grad,
+    grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_grad_enabled,
+)
+from tapegrad.tensors.base import is_tensor
+from tapegrad.tensors.check import gradcheck, gradgradcheck
+from tapegrad.tensors.creation import *  # noqa: F403
+from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
+from tapegrad.tensors.function import Function, checkpoint
+from tapegrad.tensors.fused import elementwise
+from tapegrad.tensors.ops.attention import *  # noqa: F403
+from tapegrad.tensors.ops.conv import *  # noqa: F403
+from tapegrad.tensors.ops.elementwise import *  # noqa: F403
+from tapegrad.tensors.ops.index import *  # noqa: F403
+from tapegrad.tensors.ops.loss import *  # noqa: F403
+from tapegrad.tensors.ops.matmul import *  # noqa: F403
+from tapegrad.tensors.ops.norm import *  # noqa: F403
+from tapegrad.tensors.ops.pool import *  # noqa: F403
+from tapegrad.tensors.ops.reduce import *  # noqa: F403
+from tapegrad.tensors.ops.shape import *  # noqa: F403
+from tapegrad.tensors.ops.softmax import *  # noqa: F403
+from tapegrad.tensors.random import *  # noqa: F403
+from tapegrad.tensors.tensor import Tensor
+
+__all__ = [
+    "DType",
+    "Function",
+    "Tensor",
+    "backward",
+    "bool_",
+    "checkpoint",
+    "device",
+    "elementwise",
+    "enable_grad",
+    "float32",
+    "float64",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "inference_mode",
+    "int32",
+    "int64",
+    "is_grad_enabled",
+    "is_tensor",
+    "no_grad",
+    "set_grad_enabled",
+]
+for _part in (creation, random, *ops.FILES):
+    __all__ += [name for name in _part.__all__ if name not in __all__]

@@ -1,0 +1,514 @@
+"""Reverse mode: the record that operations leave behind, and the walk back over it.
+
+1. An operation on tensors that require gradients makes a `Node`: which operation, what it saved,
+   and where its operands came from. A result points to its node; a leaf (a parameter) has none.
+2. Nodes are numbered as they are made, so every user of a result has a higher number than its
+   maker. The walk takes the highest number first: when a node is reached, all that its results
+   were used for has contributed. Nothing recurses.
+3. A node's rule gives a gradient per operand. Where an operand was broadcast the gradient is summed
+   back here, so rules need not know. What a node saved is let go when it is done.
+4. Rules are written in operations on tensors. With `create_graph` these are recorded in turn, so
+   gradients have gradients.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ContextDecorator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tapegrad.errors import DTypeError, GradError, ShapeError
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+#: Where a gradient goes: a leaf; a node and which of its results; nowhere.
+Edge = Any
+Hook = Callable[["Tensor"], "Tensor | None"]
+
+_NUMBERS = itertools.count()
+
+
+# ---- modes ----------------------------------------------------------------------------------------
+
+
+class _Mode(threading.local):
+    """Whether operations are recorded; each thread has its own."""
+
+    enabled = True
+
+
+MODE = _Mode()
+
+
+class _Switch(ContextDecorator):
+    """Sets the mode for a block or a function."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._before: list[bool] = []
+
+    def __enter__(self) -> Self:
+        self._before.append(MODE.enabled)
+        MODE.enabled = self._enabled
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        MODE.enabled = self._before.pop()
+
+
+class no_grad(_Switch):  # noqa: N801  PyTorch's name
+    """Record nothing within this block or function.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> x = tg.ones(2, requires_grad=True)
+        >>> with tg.no_grad():
+        ...     (x * 2).requires_grad
+        False
+
+    """
+
+    def __init__(self) -> None:
+        super().__init__(enabled=False)
+
+
+class enable_grad(_Switch):  # noqa: N801
+    """Record within this block or function, also inside `no_grad`."""
+
+    def __init__(self) -> None:
+        super().__init__(enabled=True)
+
+
+class inference_mode(_Switch):  # noqa: N801
+    """Record nothing; the same as `no_grad` here, where that has no cost to save."""
+
+    def __init__(self, mode: bool = True) -> None:
+        super().__init__(enabled=not mode)
+
+
+class set_grad_enabled(_Switch):  # noqa: N801
+    """Record or not within this block or function."""
+
+
+def is_grad_enabled() -> bool:
+    """Tell whether operations are recorded."""
+    return MODE.enabled
+
+
+# ---- the record -----------------------------------------------------------------------------------
+
+
+class Node:
+    """One recorded operation, and what its rule may look at."""
+
+    __slots__ = (
+        "_cells",
+        "_operands",
+        "_results",
+        "_stamp",
+        "attrs",
+        "count",
+        "device",
+        "dtypes",
+        "edges",
+        "hooks",
+        "number",
+        "op",
+        "shapes",
+    )
+
+    def __init__(
+        self,
+        op: Any,
+        edges: tuple[Edge, ...],
+        operands: tuple[Any, ...],
+        shapes: tuple[Any, ...],
+        dtypes: tuple[Any, ...],
+        attrs: Any,
+        device: Any,
+    ) -> None:
+        self.op = op
+        self.edges = edges
+        self.shapes = shapes  #: Of the operands.
+        self.dtypes = dtypes
+        self.attrs = attrs
+        self.device = device
+        self.count = 1  #: Of the results.
+        self.hooks: dict[int, list[Hook]] | None = None
+        self.number = next(_NUMBERS)
+        self._operands: tuple[Any, ...] | None = operands
+        self._results: tuple[Any, ...] = ()
+        self._cells: tuple[Any, ...] = ()
+        # Versions only grow, so their sum tells whether any of them has.
+        stamp = 0
+        for each in operands:
+            if (cell := getattr(each, "_cell", None)) is not None:
+                stamp += cell[0]
+        self._stamp = stamp
+
+    def keep(self, results: Sequence[Tensor | None]) -> None:
+        """Save results that the rule needs; not as tensors, which would point back here."""
+        cells = []
+        for each in results:
+            if each is not None:
+                cells.append(each._version_cell())
+        self._results = tuple([None if each is None else each._array for each in results])
+        self._cells = tuple(cells)
+        self._stamp += sum(cell[0] for cell in cells)
+
+    @property
+    def needs(self) -> list[bool]:
+        """Which operands want a gradient."""
+        return [edge is not None for edge in self.edges]
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The operands that the operation saves, None for the others."""
+        operands = self._operands
+        if operands is None:
+            raise GradError(
+                f"{self.op.name}: the graph was let go by an earlier backward(); pass "
+                "retain_graph=True there to walk it twice"
+            )
+        stamp = 0
+        for each in operands:
+            if (cell := getattr(each, "_cell", None)) is not None:
+                stamp += cell[0]
+        for cell in self._cells:
+            stamp += cell[0]
+        if stamp != self._stamp:
+            raise GradError(
+                f"{self.op.name}: a tensor that its gradient needs was changed in place "
+                "afterwards; write x = x + 1 instead of x += 1, or change x.clone()"
+            )
+        return operands
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """The results that the operation saves, as tensors with their history."""
+        _ = self.inputs  # checked
+        return tuple(
+            [
+                None if array is None else _result(array, self, index)
+                for index, array in enumerate(self._results)
+            ]
+        )
+
+    @property
+    def output(self) -> Tensor:
+        """The first of the saved results."""
+        found: Tensor = self.outputs[0]
+        return found
+
+    def release(self) -> None:
+        """Let go of what was saved."""
+        self._operands = None
+        self._results = ()
+        self._cells = ()
+
+    def __repr__(self) -> str:
+        return f"<{self.op.name} backward>"
+
+
+def _result(array: Any, node: Node, index: int) -> Tensor:
+    from tapegrad.tensors.base import wrap
+
+    tensor = wrap(array, node.device)
+    tensor._requires_grad = True
+    tensor._node = node
+    tensor._index = index
+    return tensor
+
+
+def edge_of(tensor: Tensor) -> Edge:
+    """Return where a tensor's gradient goes."""
+    if not tensor._requires_grad:
+        return None
+    return tensor if tensor._node is None else (tensor._node, tensor._index)
+
+
+# ---- the walk -------------------------------------------------------------------------------------
+
+
+class _Walk:
+    """One walk back: gradients that wait for their node, and where those of leaves go."""
+
+    def __init__(
+        self,
+        leaf: Callable[[Tensor, Tensor], None],
+        *,
+        retain: bool,
+        wanted: dict[tuple[Node, int], int] | None = None,
+        found: list[Any] | None = None,
+    ) -> None:
+        self._leaf = leaf
+        self._retain = retain
+        self._waiting: dict[Node, list[Any]] = {}
+        self._heap: list[tuple[int, Node]] = []
+        self._wanted = wanted or {}
+        self._found = found if found is not None else []
+        #: Nodes that lead to what is wanted; None: all.
+        self.leading: set[Node] | None = None
+
+    def add(self, edge: Edge, gradient: Tensor) -> None:
+        """Give a gradient to an operand."""
+        if not isinstance(edge, tuple):
+            self._leaf(edge, gradient)
+            return
+        node, index = edge
+        if self.leading is not None and node not in self.leading:
+            return
+        waiting = self._waiting.get(node)
+        if waiting is None:
+            waiting = self._waiting[node] = [None] * node.count
+            heapq.heappush(self._heap, (-node.number, node))
+        before = waiting[index]
+        waiting[index] = gradient if before is None else before + gradient
+
+    def run(self) -> None:
+        """Visit nodes, the latest first, until none waits."""
+        while self._heap:
+            node = heapq.heappop(self._heap)[1]
+            gradients = self._hooked(node, self._waiting.pop(node))
+            for index, gradient in enumerate(gradients):
+                place = self._wanted.get((node, index)) if self._wanted else None
+                if place is not None:
+                    self._found[place] = gradient
+            for edge, gradient in zip(node.edges, self._rule(node, gradients), strict=True):
+                if edge is not None and gradient is not None:
+                    self.add(edge, gradient)
+            if not self._retain:
+                node.release()
+
+    def _hooked(self, node: Node, gradients: list[Any]) -> list[Any]:
+        if node.hooks:
+            for index, hooks in node.hooks.items():
+                gradients[index] = hooked(gradients[index], hooks)
+        return gradients
+
+    def _rule(self, node: Node, gradients: list[Any]) -> Iterator[Any]:
+        found = node.op.vjp(node, *gradients)
+        if not isinstance(found, (tuple, list)):
+            found = (found,)
+        if len(found) != len(node.edges):
+            raise GradError(
+                f"{node.op.name}: expected {len(node.edges)} gradients from its rule, "
+                f"got {len(found)}"
+            )
+        for gradient, shape, dtype, edge in zip(
+            found, node.shapes, node.dtypes, node.edges, strict=True
+        ):
+            yield None if edge is None or gradient is None else _fit(gradient, shape, dtype)
+
+
+def hooked(gradient: Any, hooks: Iterable[Hook]) -> Any:
+    """Pass a gradient through hooks."""
+    for hook in list(hooks):
+        if gradient is not None:
+            changed = hook(gradient)
+            gradient = gradient if changed is None else changed
+    return gradient
+
+
+def _fit(gradient: Tensor, shape: tuple[int, ...], dtype: Any) -> Tensor:
+    """Sum a gradient over what was broadcast, in the operand's type."""
+    array = gradient._array
+    if array.shape != shape:
+        extra = len(array.shape) - len(shape)
+        dims = [
+            d
+            for d in range(len(array.shape))
+            if d < extra or (shape[d - extra] == 1 and array.shape[d] != 1)
+        ]
+        gradient = gradient.sum(dims, keepdim=True) if dims else gradient
+        gradient = gradient.reshape(shape)
+    return gradient if gradient._array.dtype == dtype else gradient.to(dtype)
+
+
+class _Accumulate:
+    """Adds gradients to the `grad` of leaves; no two of them share memory."""
+
+    def __init__(self, create_graph: bool) -> None:
+        self._create_graph = create_graph
+        self._given: dict[int, Any] = {}
+
+    def __call__(self, leaf: Tensor, gradient: Tensor) -> None:
+        gradient = hooked(gradient, leaf._hooks) if leaf._hooks else gradient
+        if self._create_graph:
+            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
+        elif leaf.grad is None:
+            leaf.grad = self._own(gradient)
+        elif leaf.grad._node is not None or leaf.grad._array.shape != gradient._array.shape:
+            leaf.grad = leaf.grad + gradient
+        else:
+            leaf.grad.add_(gradient)
+        for hook in leaf._accumulated or ():
+            hook(leaf)
+
+    def _own(self, gradient: Tensor) -> Tensor:
+        array = gradient._array
+        shared = id(array) in self._given or not gradient.is_contiguous() or gradient._is_view()
+        self._given[id(array)] = array
+        return gradient.clone() if shared else gradient.detach()
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor],
+    grad_tensors: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Tensor | Sequence[Tensor] | None = None,
+) -> None:
+    """Add to the `grad` of every leaf its gradient of the sum of these tensors.
+
+    Args:
+        tensors: What to differentiate.
+        grad_tensors: Weights of their elements; may be left out for tensors of one element.
+        retain_graph: Keep what was saved, to walk back again; as create_graph if left out.
+        create_graph: Record the walk itself, for gradients of gradients.
+        inputs: Leaves to stop at; all others keep their `grad`.
+
+    """
+    roots = list(_roots(_listed(tensors), _listed(grad_tensors), "backward"))
+    only = None if inputs is None else {id(each) for each in _listed(inputs)}
+    for each in _listed(inputs):
+        if not each.is_leaf:
+            raise GradError("backward: `inputs` must be leaves; tg.grad takes other tensors, too")
+    accumulate = _Accumulate(create_graph)
+    # The caller's own weights may not become somebody's `grad`.
+    accumulate._given.update({id(gradient._array): gradient._array for _, gradient in roots})
+
+    def leaf(tensor: Tensor, gradient: Tensor) -> None:
+        if only is None or id(tensor) in only:
+            accumulate(tensor, gradient)
+
+    _run(_Walk(leaf, retain=_retain(retain_graph, create_graph)), roots, create_graph)
+
+
+def grad(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Tensor | Sequence[Tensor],
+    grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool = False,
+) -> tuple[Any, ...]:
+    """Return the gradients of the sum of `outputs` by `inputs`, leaving every `grad` as it is."""
+    roots = list(_roots(_listed(outputs), _listed(grad_outputs), "grad"))
+    targets = _listed(inputs)
+    for each in targets:
+        if not each.requires_grad:
+            raise GradError(
+                "grad: expected inputs that require gradients; make them with requires_grad=True"
+            )
+    found: list[Any] = [None] * len(targets)
+    leaves = {id(each): place for place, each in enumerate(targets) if each._node is None}
+    wanted = {
+        (each._node, each._index): place for place, each in enumerate(targets) if each._node
+    }
+
+    def leaf(tensor: Tensor, gradient: Tensor) -> None:
+        place = leaves.get(id(tensor))
+        if place is not None:
+            gradient = hooked(gradient, tensor._hooks) if tensor._hooks else gradient
+            found[place] = gradient if found[place] is None else found[place] + gradient
+
+    walk = _Walk(leaf, retain=_retain(retain_graph, create_graph), wanted=wanted, found=found)
+    walk.leading = _leading([edge for edge, _ in roots], leaves, {node for node, _ in wanted})
+    _run(walk, roots, create_graph)
+    by_identity = {}
+    for place, each in enumerate(targets):  # one that is named twice was found once
+        key = id(each) if each._node is None else (each._node, each._index)
+        by_identity[key] = found[place] if found[place] is not None else by_identity.get(key)
+    result = [
+        by_identity[id(each) if each._node is None else (each._node, each._index)]
+        for each in targets
+    ]
+    for place, gradient in enumerate(result):
+        if gradient is None and not allow_unused:
+            raise GradError(
+                f"grad: input {place} does not take part in the outputs; allow_unused=True "
+                "returns None for it"
+            )
+    return tuple(result)
+
+
+def _retain(retain_graph: bool | None, create_graph: bool) -> bool:
+    return create_graph if retain_graph is None else retain_graph
+
+
+def _run(walk: _Walk, roots: list[tuple[Edge, Tensor]], create_graph: bool) -> None:
+    with set_grad_enabled(create_graph):
+        for edge, gradient in roots:
+            walk.add(edge, gradient)
+        walk.run()
+
+
+def _leading(edges: Iterable[Edge], leaves: dict[int, int], nodes: set[Node]) -> set[Node]:
+    """Return the nodes from which a wanted leaf or node can be reached."""
+    leading = set(nodes)
+    order: list[Node] = []
+    seen: set[Node] = set()
+    waiting = [edge[0] for edge in edges if isinstance(edge, tuple)]
+    while waiting:
+        node = waiting.pop()
+        if node not in seen:
+            seen.add(node)
+            order.append(node)
+            waiting += [edge[0] for edge in node.edges if isinstance(edge, tuple)]
+    for node in sorted(order, key=lambda each: each.number):
+        for edge in node.edges:
+            reached = edge[0] in leading if isinstance(edge, tuple) else id(edge) in leaves
+            if edge is not None and reached:
+                leading.add(node)
+    return leading
+
+
+def _listed(given: Any) -> list[Any]:
+    if given is None:
+        return []
+    return list(given) if isinstance(given, (list, tuple)) else [given]
+
+
+def _roots(
+    tensors: list[Tensor], weights: list[Tensor | None], what: str
+) -> Iterator[tuple[Edge, Tensor]]:
+    """Yield where the walk begins, with the first gradients."""
+    if weights and len(weights) != len(tensors):
+        raise ShapeError(
+            f"{what}: expected as many weights as tensors, got {len(weights)} and {len(tensors)}"
+        )
+    for tensor, weight in itertools.zip_longest(tensors, weights):
+        if not tensor.requires_grad:
+            raise GradError(
+                f"{what}: the tensor does not depend on any that requires gradients; make leaves "
+                "with requires_grad=True, outside no_grad()"
+            )
+        yield edge_of(tensor), _first(tensor, weight, what)
+
+
+def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:
+    from tapegrad.tensors.creation import ones_like
+
+    if weight is None:
+        if tensor._array.size != 1:
+            raise GradError(
+                f"{what}: a tensor of shape {tensor.shape} needs weights of its elements; reduce "
+                f"it to one number (y.sum()) or pass {'gradient' if what == 'backward' else 'grad_outputs'}"
+            )
+        return ones_like(tensor)
+    if weight.shape != tensor.shape:
+        raise ShapeError(f"{what}: expected weights of shape {tensor.shape}, got {weight.shape}")
+    if not weight.dtype.is_floating_point:
+        raise DTypeError(f"{what}: expected floating point weights, got {weight.dtype}")
+    return weight

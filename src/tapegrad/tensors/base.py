@@ -1,0 +1,292 @@
+"""What a tensor is made of: an array of a device, and its place in the record of gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapegrad.backends import Backend
+from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.tensors import autograd
+from tapegrad.tensors.autograd import MODE, Hook, Node
+from tapegrad.tensors.dtypes import BY_NUMPY, DType
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+class TensorBase:
+    """The state of a tensor. Operations are methods of `Tensor`, which is the only subclass."""
+
+    # Most tensors are results that nobody looks at twice: what is not set is found here.
+    _array: Any
+    _device: Backend
+    _requires_grad: bool = False
+    _node: Node | None = None
+    _index: int = 0
+    #: Counts changes in place; shared by all views of one memory, made when first needed.
+    _cell: list[int] | None = None
+    _hooks: list[Hook] | None = None
+    _accumulated: list[Any] | None = None
+    #: The gradient that `backward` left here.
+    grad: Tensor | None = None
+
+    # ---- what it is -------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the dimensions."""
+        shape: tuple[int, ...] = self._array.shape
+        return shape
+
+    @property
+    def dtype(self) -> DType:
+        """The number type."""
+        return BY_NUMPY[self._array.dtype]
+
+    @property
+    def device(self) -> Backend:
+        """Where the elements live."""
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        """How many dimensions there are."""
+        return len(self._array.shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self._array.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self._array.nbytes)
+
+    def dim(self) -> int:
+        """Return how many dimensions there are."""
+        return len(self._array.shape)
+
+    def numel(self) -> int:
+        """Return how many elements there are."""
+        return int(self._array.size)
+
+    def nelement(self) -> int:
+        """Return how many elements there are."""
+        return self.numel()
+
+    def element_size(self) -> int:
+        """Return the bytes of one element."""
+        return self.itemsize
+
+    def is_floating_point(self) -> bool:
+        """Tell whether the elements are floating point numbers."""
+        return self._array.dtype.kind == "f"
+
+    def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
+        """Return how many elements lie between neighbours of each dimension, or of one."""
+        strides = tuple(each // self._array.itemsize for each in self._array.strides)
+        return strides if dim is None else strides[dim]
+
+    def is_contiguous(self) -> bool:
+        """Tell whether elements lie in order, without gaps."""
+        return bool(self._array.flags.c_contiguous)
+
+    def __len__(self) -> int:
+        if not self._array.shape:
+            raise ShapeError("len(): a tensor without dimensions has no length")
+        return int(self._array.shape[0])
+
+    # ---- gradients --------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on it are recorded."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, wanted: bool) -> None:
+        if wanted and self._array.dtype.kind != "f":
+            raise DTypeError(
+                f"requires_grad: only floating point tensors have gradients, this is {self.dtype}"
+            )
+        if not wanted and self._node is not None:
+            raise GradError("requires_grad: a result cannot stop requiring gradients; use detach()")
+        self._requires_grad = bool(wanted)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it is no result of a recorded operation; `backward` sets `grad` of leaves."""
+        return self._node is None
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The recorded operation that made it."""
+        return self._node
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add to the `grad` of every leaf its gradient of this tensor.
+
+        Args:
+            gradient: Weights of the elements; may be left out for one element.
+            retain_graph: Keep what was saved, to walk back again.
+            create_graph: Record the walk itself, for gradients of gradients.
+            inputs: Leaves to stop at.
+
+        """
+        autograd.backward(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[arg-type]
+
+    def register_hook(self, hook: Hook) -> Handle:
+        """Call hook(gradient) when the gradient is known; what it returns replaces it."""
+        if not self._requires_grad:
+            raise GradError("register_hook: the tensor does not require gradients")
+        if self._node is None:
+            self._hooks = hooks = self._hooks or []
+        else:
+            self._node.hooks = by_result = self._node.hooks or {}
+            hooks = by_result.setdefault(self._index, [])
+        return Handle(hooks, hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> Handle:
+        """Call hook(tensor) after `backward` has added to the `grad` of this leaf."""
+        if self._node is not None:
+            raise GradError("register_post_accumulate_grad_hook: only leaves accumulate gradients")
+        self._accumulated = hooks = self._accumulated or []
+        return Handle(hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this result in `grad`, as leaves do."""
+        if self._node is not None:
+
+            def keep(gradient: Tensor) -> None:
+                self.grad = gradient if self.grad is None else self.grad + gradient
+
+            self.register_hook(keep)
+
+    def detach(self) -> Tensor:
+        """Return the same elements without history; changes of one show in the other."""
+        tensor = wrap(self._array, self._device)
+        tensor._cell = self._version_cell()
+        return tensor
+
+    # ---- changes in place -------------------------------------------------------------------------
+
+    @property
+    def _version(self) -> int:
+        """How often the elements were changed in place."""
+        return self._cell[0] if self._cell else 0
+
+    def _version_cell(self) -> list[int]:
+        if self._cell is None:
+            self._cell = [0]
+        return self._cell
+
+    def _is_view(self) -> bool:
+        return isinstance(self._array.base, type(self._array))
+
+    def _changed(self) -> None:
+        """Note a change in place."""
+        self._version_cell()[0] += 1
+
+    # ---- out of tapegrad --------------------------------------------------------------------------
+
+    def numpy(self) -> Any:
+        """Return the elements as a NumPy array on the same memory."""
+        if self._requires_grad and MODE.enabled:
+            raise GradError("numpy(): the tensor requires gradients; use tensor.detach().numpy()")
+        return self._device.to_numpy(self._array)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self._device.to_numpy(self._array)
+        return np.array(array, dtype=dtype, copy=True) if copy else np.asarray(array, dtype=dtype)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        if self._requires_grad:
+            raise GradError("dlpack: the tensor requires gradients; export tensor.detach()")
+        return self._array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+    def item(self) -> Any:
+        """Return the only element as a Python number."""
+        if self._array.size != 1:
+            raise ShapeError(f"item(): expected one element, got shape {self.shape}")
+        return self._device.to_numpy(self._array).item()
+
+    def tolist(self) -> Any:
+        """Return the elements as nested lists."""
+        return self._device.to_numpy(self._array).tolist()
+
+    def __bool__(self) -> bool:
+        if self._array.size != 1:
+            raise ShapeError(
+                f"bool(): a tensor of shape {self.shape} is neither true nor false; "
+                "use any() or all()"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self._array.dtype.kind not in "ib":
+            raise DTypeError(f"an index must be a whole number, got {self.dtype}")
+        return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self._array.size == 1 else str(self)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Handle:
+    """A hook that can be taken away again."""
+
+    def __init__(self, hooks: list[Any], hook: Any) -> None:
+        self._hooks = hooks
+        self._hook = hook
+        hooks.append(hook)
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        if self._hook in self._hooks:
+            self._hooks.remove(self._hook)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+class _Type:
+    """The class of results, which tensor.py sets: operations are below it."""
+
+    tensor: Any = None
+
+
+def wrap(array: Any, device: Backend) -> Tensor:
+    """Return a tensor on an array."""
+    cls = _Type.tensor
+    tensor: Tensor = cls.__new__(cls)
+    tensor._array = array
+    tensor._device = device
+    return tensor
+
+
+def is_tensor(value: Any) -> bool:
+    """Tell whether a value is a tensor."""
+    return isinstance(value, TensorBase)

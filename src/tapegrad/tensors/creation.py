@@ -1,0 +1,250 @@
+"""Tensors from numbers, arrays and nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapegrad.backends import Backend, device as find_device
+from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.tensors.base import TensorBase, wrap
+from tapegrad.tensors.dtypes import BY_NUMPY, as_dtype, float32, int64
+from tapegrad.tensors.ops import dims as _dims
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+def _made(array: Any, device: Any, requires_grad: bool) -> Tensor:
+    place = find_device(device if device is not None else "cpu")
+    made = wrap(place.from_numpy(array), place)
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def tensor(
+    data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Return a tensor with a copy of numbers, nested lists, an array or a tensor.
+
+    Numbers with a point become float32, whole numbers int64, as in PyTorch; NumPy arrays keep
+    their type.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> tg.tensor([[1.0, 2.0], [3.0, 4.0]]).sum()
+        tensor(10.)
+
+    """
+    return _made(np.array(_as_array("tensor", data, dtype), copy=True), device, requires_grad)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """Return a tensor with the numbers given; on the same memory where that is possible."""
+    if isinstance(data, TensorBase):
+        found: Tensor = data  # type: ignore[assignment]
+        found = found if dtype is None else found.to(as_dtype(dtype))
+        return found if device is None else found.to(find_device(device))
+    return _made(_as_array("as_tensor", data, dtype), device, requires_grad=False)
+
+
+def from_numpy(array: Any) -> Tensor:
+    """Return a tensor on the memory of a NumPy array: changes of one show in the other."""
+    if not isinstance(array, np.ndarray):
+        raise DTypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}")
+    return _made(_as_array("from_numpy", array, None), None, requires_grad=False)
+
+
+def from_dlpack(source: Any) -> Tensor:
+    """Return a tensor on the memory of another library's array."""
+    return from_numpy(np.from_dlpack(source))
+
+
+def _as_array(op: str, data: Any, dtype: Any) -> Any:
+    wanted = None if dtype is None else as_dtype(dtype).numpy
+    if isinstance(data, TensorBase):
+        array = data._device.to_numpy(data._array)
+    else:
+        try:
+            array = np.asarray(_unwrapped(data))
+        except ValueError as error:
+            raise ShapeError(f"{op}: {error}") from None
+        if not isinstance(data, np.ndarray) and wanted is None and not hasattr(data, "dtype"):
+            wanted = _default(op, array)
+    if wanted is None and array.dtype not in BY_NUMPY:
+        raise DTypeError(
+            f"{op}: expected bool, int32, int64, float32 or float64, got {array.dtype}; "
+            "convert it, or name a dtype"
+        )
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"{op}: expected real numbers, got {array.dtype}")
+    return array if wanted is None else array.astype(wanted, copy=False)
+
+
+def _unwrapped(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return [_unwrapped(each) for each in data]
+    return data.tolist() if isinstance(data, TensorBase) else data
+
+
+def _default(op: str, array: Any) -> Any:
+    kind = array.dtype.kind
+    if kind == "f":
+        return np.dtype(np.float32)
+    if kind in "iu":
+        return np.dtype(np.int64)
+    if kind == "b":
+        return array.dtype
+    raise DTypeError(f"{op}: expected numbers, got {array.dtype}")
+
+
+def scalar_like(value: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor without dimensions on the device of another; tensors as is."""
+    if isinstance(value, TensorBase):
+        return value  # type: ignore[return-value]
+    number = np.asarray(value)
+    if number.dtype.kind not in "biuf":
+        raise DTypeError(f"expected a number or a tensor, got {type(value).__name__}")
+    if number.dtype.kind == "f" or like._array.dtype.kind == "f":
+        kind = like._array.dtype if like._array.dtype.kind == "f" else np.dtype(np.float32)
+        number = number.astype(kind)
+    elif number.dtype.kind in "iu":
+        number = number.astype(np.int64 if like._array.dtype.kind == "b" else like._array.dtype)
+    place = like._device
+    return wrap(place.from_numpy(number), place)
+
+
+# ---- of one value ---------------------------------------------------------------------------------
+
+
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Return a tensor of this shape with one value everywhere."""
+    shape = _dims.sizes("full", (size,) if isinstance(size, int) else (tuple(size),))
+    if any(each < 0 for each in shape):
+        raise ShapeError(f"full: expected sizes of at least 0, got {shape}")
+    kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
+    place = find_device(device if device is not None else "cpu")
+    array = place.empty(shape, kind)
+    array.fill(fill_value)
+    made = wrap(array, place)
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def zeros(
+    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Return zeros of this shape."""
+    shape = _dims.sizes("zeros", size)
+    return full(shape, 0.0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
+
+
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return ones of this shape."""
+    shape = _dims.sizes("ones", size)
+    return full(shape, 1.0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return a tensor of this shape whose elements are not set."""
+    place = find_device(device if device is not None else "cpu")
+    made = wrap(place.empty(_dims.sizes("empty", size), as_dtype(dtype or float32).numpy), place)
+    if requires_grad:
+        made.requires_grad = True
+    return made
+
+
+def full_like(x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return one value everywhere, in the shape, type and device of another tensor."""
+    return full(
+        x.shape, fill_value, dtype=dtype or x.dtype, device=x.device, requires_grad=requires_grad
+    )
+
+
+def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return zeros in the shape, type and device of another tensor."""
+    return full_like(x, 0, dtype=dtype, requires_grad=requires_grad)
+
+
+def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """Return ones in the shape, type and device of another tensor."""
+    return full_like(x, 1, dtype=dtype, requires_grad=requires_grad)
+
+
+def empty_like(x: Tensor, *, dtype: Any = None) -> Tensor:
+    """Return a tensor like another whose elements are not set."""
+    return empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+
+
+# ---- sequences ------------------------------------------------------------------------------------
+
+
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return numbers from start (0 if only one is given) up to, not including, end."""
+    first, last = (0, start) if end is None else (start, end)
+    if not step or not all(math.isfinite(each) for each in (first, last, step)):
+        raise ShapeError(f"arange: expected finite bounds and a step, got {first}, {last}, {step}")
+    whole = all(isinstance(each, int) for each in (first, last, step))
+    kind = as_dtype(dtype) if dtype is not None else int64 if whole else float32
+    return _made(np.arange(first, last, step).astype(kind.numpy), device, requires_grad)
+
+
+def linspace(
+    start: float,
+    end: float,
+    steps: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return `steps` numbers from start to end, both included, at equal distances."""
+    if steps < 0:
+        raise ShapeError(f"linspace: expected at least 0 steps, got {steps}")
+    kind = as_dtype(dtype or float32).numpy
+    return _made(np.linspace(start, end, steps).astype(kind), device, requires_grad)
+
+
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Return ones on the diagonal and zeros elsewhere."""
+    return _made(np.eye(n, m, dtype=as_dtype(dtype or float32).numpy), device, requires_grad)
+
+
+def to_device(x: Tensor, device: Backend) -> Tensor:
+    """Return a copy on another device."""
+    return wrap(device.from_numpy(x._device.to_numpy(x._array).copy()), device)
+
+
+__all__ = [
+    "arange",
+    "as_tensor",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "from_numpy",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "tensor",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,66 @@
+"""The number types of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tapegrad.errors import DTypeError
+
+
+class DType:
+    """A number type: `tapegrad.float32` and its like. There is one object per type."""
+
+    __slots__ = ("is_floating_point", "name", "numpy", "rank")
+
+    def __init__(self, name: str, rank: int) -> None:
+        self.name = name
+        self.numpy = np.dtype(name)
+        self.rank = rank
+        self.is_floating_point = self.numpy.kind == "f"
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.numpy.itemsize
+
+    def __repr__(self) -> str:
+        return f"tapegrad.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return as_dtype, (self.name,)
+
+
+#: In the order of promotion: two of them give the later one.
+bool_, int32, int64, float32, float64 = ALL = tuple(
+    DType(name, rank) for rank, name in enumerate(("bool", "int32", "int64", "float32", "float64"))
+)
+BY_NUMPY = {each.numpy: each for each in ALL}
+_BY_NAME = {each.name: each for each in ALL}
+_PYTHON = {bool: bool_, int: int64, float: float32}
+
+
+def as_dtype(wanted: Any) -> DType:
+    """Return the type named by a DType, a string, a NumPy type or Python's bool, int, float.
+
+    Example:
+        >>> as_dtype("float64"), as_dtype(np.int32), as_dtype(float)
+        (tapegrad.float64, tapegrad.int32, tapegrad.float32)
+
+    """
+    if isinstance(wanted, DType):
+        return wanted
+    found = _PYTHON.get(wanted) if isinstance(wanted, type) else _BY_NAME.get(wanted)
+    if found is not None:
+        return found
+    try:
+        return BY_NUMPY[np.dtype(wanted)]
+    except (TypeError, KeyError):
+        names = ", ".join(_BY_NAME)
+        raise DTypeError(f"dtype: expected one of {names}, got {wanted!r}") from None
+
+
+def promote(*types: DType) -> DType:
+    """Return the type that holds numbers of all of these."""
+    return max(types, key=lambda each: each.rank)

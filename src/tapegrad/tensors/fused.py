@@ -1,0 +1,324 @@
+"""Elementwise operations: lines of the scalar op table, and scalar programs, over tensors.
+
+A scalar program over many lanes is a fused elementwise kernel, so nothing here has a kernel or a
+derivative of its own. An operation of the table runs by its number; its gradient is a scalar
+program made of the table's derivative column. A program's gradient is a program again, so any
+order of derivative exists.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any
+
+from tapegrad import scalar
+from tapegrad._core import Graph, Var, pointwise
+from tapegrad.backends import Backend
+from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
+from tapegrad.tensors.autograd import MODE, Node, edge_of
+from tapegrad.tensors.base import TensorBase, wrap
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+#: A tensor, or a number that all elements share.
+Operand = Any
+
+
+class Fused:
+    """A scalar program over the elements of tensors."""
+
+    def __init__(self, name: str, inputs: Sequence[Var], outputs: Sequence[Var]) -> None:
+        self.name = name
+        self._inputs = list(inputs)
+        self._outputs = list(outputs)
+        self._programs: dict[str, Any] = {}
+        self._gradients: dict[tuple[bool, ...], _Gradient] = {}
+
+    def __call__(self, *operands: Operand) -> tuple[Tensor, ...]:
+        """Return a tensor per output of the program."""
+        device, name = _place(self.name, operands)
+        arrays = self._run(device, name, operands)
+        outs = tuple([wrap(each, device) for each in arrays])
+        if MODE.enabled and any(_wants_grad(x) for x in operands):
+            record(self, operands, outs, device)
+        return outs
+
+    def into(self, operands: Sequence[Operand], results: Sequence[Tensor]) -> None:
+        """Write the outputs into tensors that exist; nothing is recorded."""
+        device, name = _place(self.name, operands)
+        for each in results:
+            if each._requires_grad and (MODE.enabled or each._node is not None):
+                raise GradError(
+                    f"{self.name}: a tensor that requires gradients is written in place only "
+                    "within no_grad()"
+                )
+        self._run(device, name, operands, tuple([each._array for each in results]))
+        for each in results:
+            each._changed()
+
+    def _run(self, device: Backend, name: str, operands: Sequence[Operand], out: Any = None) -> Any:
+        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
+        return device.map_program(self.program(name), arrays, out)
+
+    def program(self, name: str) -> Any:
+        """Return the compiled program for a number type."""
+        found = self._programs.get(name)
+        if found is None:
+            found = scalar.compile(self._outputs, inputs=self._inputs, dtype=name)
+            self._programs[name] = found
+        return found
+
+    # ---- gradients --------------------------------------------------------------------------------
+
+    def saved(self, operands: Sequence[Operand], needs: tuple[bool, ...]) -> tuple[Operand, ...]:
+        """Return the operands that the gradient looks at, None for the others."""
+        used = self.gradient(needs).used
+        return tuple([x if used[i] else None for i, x in enumerate(operands)])
+
+    def keep(self, node: Node, outs: Sequence[Tensor], needs: tuple[bool, ...]) -> None:
+        """Save the results that the gradient looks at: a program computes again what it needs."""
+
+    def gradient(self, needs: tuple[bool, ...]) -> _Gradient:
+        """Return the program of the gradients by the operands that want one."""
+        found = self._gradients.get(needs)
+        if found is None:
+            found = self._gradients[needs] = self._derive(needs)
+        return found
+
+    def _derive(self, needs: tuple[bool, ...]) -> _Gradient:
+        graph = self._inputs[0].graph
+        weights = graph.inputs(len(self._outputs))
+        total = scalar.dot(self._outputs, weights)
+        wanted = [x for x, want in zip(self._inputs, needs, strict=True) if want]
+        return _Gradient(f"{self.name}_vjp", self._inputs, weights, scalar.grad(total, wanted))
+
+    def vjp(self, node: Node, *weights: Tensor) -> list[Any]:
+        """Return the gradients by all operands."""
+        from tapegrad.tensors.creation import zeros_like
+
+        needs = tuple(node.needs)
+        given = next(each for each in weights if each is not None)
+        filled = [zeros_like(given) if each is None else each for each in weights]
+        found = iter(self.gradient(needs)(*self._arguments(node), *filled))
+        return [next(found) if want else None for want in needs]
+
+    def _arguments(self, node: Node) -> tuple[Operand, ...]:
+        return tuple([0.0 if x is None else x for x in node.inputs])
+
+
+class _Gradient(Fused):
+    """The gradients of an operation, as functions of its operands and the results' weights."""
+
+    def __init__(
+        self, name: str, inputs: Sequence[Var], weights: Sequence[Var], outputs: Sequence[Var]
+    ) -> None:
+        super().__init__(name, [*inputs, *weights], outputs)
+
+    @cached_property
+    def used(self) -> list[bool]:
+        """Tell which inputs matter."""
+        return [value is not None for value in self.program("float64").listing()["inputs"]]
+
+
+class Elementwise(Fused):
+    """An operation of the scalar table."""
+
+    def __init__(self, name: str, arity: int, doc: str) -> None:
+        graph = Graph()
+        inputs = graph.inputs(arity)
+        super().__init__(name, inputs, [getattr(scalar, name)(*inputs)])
+        self.doc = doc
+        self.arity = arity
+        self.number = pointwise.op_number(name)
+
+    def unary(self, a: Tensor) -> Tensor:
+        """Apply an operation of one operand."""
+        device = a._device
+        out = wrap(device.map1(self.number, a._array), device)
+        if a._requires_grad and MODE.enabled:
+            record(self, (a,), (out,), device)
+        return out
+
+    def binary(self, a: Operand, b: Operand) -> Tensor:
+        """Apply an operation of two operands, one of which is a tensor."""
+        if isinstance(a, TensorBase):
+            device = a._device
+            if isinstance(b, TensorBase):
+                if b._device is not device:
+                    _place(self.name, (a, b))
+                out = wrap(device.map2(self.number, a._array, b._array), device)
+                if (a._requires_grad or b._requires_grad) and MODE.enabled:
+                    record(self, (a, b), (out,), device)
+                return out
+            out = wrap(device.map2(self.number, a._array, b), device)
+            if a._requires_grad and MODE.enabled:
+                record(self, (a, b), (out,), device)
+            return out
+        device = b._device
+        out = wrap(device.map2(self.number, a, b._array), device)
+        if b._requires_grad and MODE.enabled:
+            record(self, (a, b), (out,), device)
+        return out
+
+    def in_place(self, a: Tensor, *others: Operand) -> Tensor:
+        """Apply it to `a` and write the result there."""
+        recorded = MODE.enabled and (a._requires_grad or any(_wants_grad(x) for x in others))
+        if recorded:
+            _check_in_place(self.name, a)
+        device = a._device
+        arrays = [x._array if isinstance(x, TensorBase) else x for x in (a, *others)]
+        before = (wrap(a._array.copy(), device), *others) if recorded else ()
+        run = device.map1 if self.arity == 1 else device.map2
+        run(self.number, *arrays, a._array)
+        a._changed()
+        if recorded:
+            if a._requires_grad:
+                before[0]._requires_grad, before[0]._node, before[0]._index = (
+                    True,
+                    a._node,
+                    a._index,
+                )
+            record(self, before, (a,), device)
+        return a
+
+    def saved(self, operands: Sequence[Operand], needs: tuple[bool, ...]) -> tuple[Operand, ...]:
+        """Return the operands that the gradient looks at, None for the others."""
+        used = self.gradient(needs).used
+        return tuple([x if use else None for x, use in zip(operands, used, strict=False)])
+
+    def keep(self, node: Node, outs: Sequence[Tensor], needs: tuple[bool, ...]) -> None:
+        """Save the result if the gradient looks at it."""
+        if self.gradient(needs).used[self.arity]:
+            node.keep(outs)
+
+    def _derive(self, needs: tuple[bool, ...]) -> _Gradient:
+        graph = Graph()
+        inputs = graph.inputs(self.arity)
+        y, weight = graph.inputs(2)
+        partials = pointwise.partials(self.number, inputs[0], inputs[-1], y)
+        outputs = [_times(weight, d) for d, want in zip(partials, needs, strict=True) if want]
+        return _Gradient(f"{self.name}_vjp", [*inputs, y], [weight], outputs)
+
+    def _arguments(self, node: Node) -> tuple[Operand, ...]:
+        operands = super()._arguments(node)
+        return (*operands, node.output if node._results else 0.0)
+
+
+def _times(weight: Var, derivative: Var) -> Var:
+    """Return weight * derivative; where the weight is 0, 0 even if the derivative is infinite.
+
+    So a branch that `where` did not take contributes nothing. Numbers and operands are finite in
+    all that matters, and multiplied plainly.
+    """
+    if derivative.op in ("constant", "input", "neg"):
+        return weight * derivative
+    return scalar.masked_mul(weight, derivative)  # type: ignore[no-any-return]
+
+
+def record(op: Fused, operands: Sequence[Operand], outs: Sequence[Tensor], device: Backend) -> None:
+    """Note an application, for the way back."""
+    edges = tuple([edge_of(x) if isinstance(x, TensorBase) else None for x in operands])  # type: ignore[arg-type]
+    needs = tuple([edge is not None for edge in edges])
+    node = Node(
+        op,
+        edges,
+        op.saved(operands, needs),
+        tuple([x._array.shape if isinstance(x, TensorBase) else None for x in operands]),
+        tuple([x._array.dtype if isinstance(x, TensorBase) else None for x in operands]),
+        None,
+        device,
+    )
+    node.count = len(outs)
+    op.keep(node, outs, needs)
+    for index, out in enumerate(outs):
+        if out._array.dtype.kind == "f":
+            out._requires_grad = True
+            out._node = node
+            out._index = index
+
+
+def _check_in_place(name: str, a: Tensor) -> None:
+    if a._requires_grad and a._node is None:
+        raise GradError(
+            f"{name}: a leaf that requires gradients cannot be changed in place; do it within "
+            "no_grad(), or work on a copy"
+        )
+    if a._is_view():
+        raise GradError(
+            f"{name}: a view cannot be changed in place while gradients are recorded; "
+            "use where, cat or index_put, or work on a copy"
+        )
+
+
+def _wants_grad(x: Operand) -> bool:
+    return isinstance(x, TensorBase) and x._requires_grad
+
+
+def _place(name: str, operands: Sequence[Operand]) -> tuple[Backend, str]:
+    """Return the common device and number type of operands."""
+    tensors = [x for x in operands if isinstance(x, TensorBase)]
+    if not tensors:
+        raise DTypeError(f"{name}: expected at least one tensor, got none")
+    device = tensors[0]._device
+    for x in tensors:
+        if x._device is not device:
+            raise DeviceError(
+                f"{name}: expected tensors of one device, got {device.name} and "
+                f"{x._device.name}; move one with .to({device.name!r})"
+            )
+    wide = any(x._array.dtype.str[1:] == "f8" for x in tensors)
+    return device, "float64" if wide else "float32"
+
+
+class FusedFunction:
+    """A function of scalars that works on whole tensors; see `elementwise`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        wraps(function)(self)
+        names = list(inspect.signature(function).parameters)
+        graph = Graph()
+        inputs = [graph.input(name) for name in names]
+        outputs = function(*inputs)
+        self._single = not isinstance(outputs, (tuple, list))
+        listed = [outputs] if self._single else list(outputs)
+        constant = [out if isinstance(out, Var) else graph.constant(out) for out in listed]
+        self._fused = Fused(getattr(function, "__name__", "elementwise"), inputs, constant)
+        self._names = names
+
+    def __call__(self, *operands: Operand, out: Any = None) -> Any:
+        """Return a tensor per result; or write them into the tensors `out`."""
+        if len(operands) != len(self._names):
+            raise ShapeError(
+                f"{self._fused.name}: expected {', '.join(self._names)}, "
+                f"got {len(operands)} operands"
+            )
+        if out is None:
+            found = self._fused(*operands)
+            return found[0] if self._single else found
+        results = [out] if isinstance(out, TensorBase) else list(out)
+        self._fused.into(operands, results)
+        return out
+
+
+def elementwise(function: Callable[..., Any]) -> FusedFunction:
+    """Make a function of scalars work on whole tensors, in one pass over memory.
+
+    It is recorded once, as a scalar graph: use tapegrad's functions, arithmetic and `tg.where`, and
+    no branches on values. Tensors broadcast; numbers are shared by all elements and may change from
+    call to call. Gradients of any order exist. With `out`, results go into tensors that exist.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> @tg.elementwise
+        ... def swish(x, beta):
+        ...     return x * tg.sigmoid(beta * x)
+        >>> x = tg.tensor([0.0, 1.0], requires_grad=True)
+        >>> swish(x, 1.0).sum().backward()
+        >>> [round(each, 4) for each in x.grad.tolist()]
+        [0.5, 0.9277]
+
+    """
+    return FusedFunction(function)

@@ -1,0 +1,30 @@
+"""Operations on tensors, one file per kind; each record stands once, in its file."""
+
+from tapegrad.tensors.ops import (
+    attention,
+    conv,
+    elementwise,
+    index,
+    loss,
+    matmul,
+    norm,
+    pool,
+    reduce,
+    shape,
+    softmax,
+)
+
+#: All files with operations.
+FILES = (
+    elementwise,
+    reduce,
+    shape,
+    index,
+    matmul,
+    conv,
+    pool,
+    norm,
+    softmax,
+    attention,
+    loss,
+)

@@ -1,0 +1,143 @@
+"""Attention: weighted means of values, by how queries and keys agree."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.errors import ShapeError
+from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.ops.matmul import _check_types, matmul
+from tapegrad.tensors.registry import Cost, Sample, define, raw
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+def _rule(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Any:
+    _check_types("scaled_dot_product_attention", q, k, v)
+    fits = (
+        q.ndim == k.ndim == v.ndim == 4
+        and q.shape[:2] == k.shape[:2] == v.shape[:2]
+        and q.shape[3] == k.shape[3]
+        and k.shape[2] == v.shape[2]
+    )
+    if not fits:
+        raise ShapeError(
+            "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
+            f"(..., S, F), got {q.shape}, {k.shape} and {v.shape}"
+        )
+    return (*q.shape[:3], v.shape[3])
+
+
+def _vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
+    q, k, v, mask = node.inputs
+    scale = node.attrs["scale"]
+    p = node.outputs[1]
+    if not MODE.enabled and not node.needs[3]:
+        return (*raw("attention_backward", g, q, k, v, p, scale=scale), None)
+    if MODE.enabled:  # what p is made of takes part
+        p = _weights(q, k, mask, scale)
+    gp = matmul(g, v.transpose(-1, -2))
+    gs = p * (gp - (gp * p).sum(-1, keepdim=True))
+    return (
+        matmul(gs, k) * scale,
+        matmul(gs.transpose(-1, -2), q) * scale,
+        matmul(p.transpose(-1, -2), g),
+        gs if node.needs[3] else None,
+    )
+
+
+def _weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    scores = matmul(q, k.transpose(-1, -2)) * scale
+    return (scores if mask is None else scores + mask).softmax(-1)
+
+
+_ATTENTION = define(
+    name="attention",
+    function="scaled_dot_product_attention",
+    doc="softmax(query @ key.T * scale + mask) @ value, and the weights",
+    rule=_rule,
+    vjp=_vjp,
+    saves=(0, 1, 2, 3),
+    keeps=(1,),
+    results=2,
+    cost=lambda q, k, v, mask=None, **_: Cost(
+        4 * q.numel() * k.shape[2], q.nbytes + k.nbytes + 2 * v.nbytes
+    ),
+    samples=[
+        Sample((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 2)),
+        Sample((1, 2, 4, 3), (1, 2, 4, 3), (1, 2, 4, 3), is_causal=True),
+        Sample((1, 2, 4, 3), (1, 2, 5, 3), (1, 2, 5, 3), (4, 5), scale=0.3),
+    ],
+)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Return softmax(query @ key.T * scale + mask) @ value.
+
+    Args:
+        query: (..., L, E)
+        key: (..., S, E)
+        value: (..., S, F)
+        attn_mask: Added to the scores; or bools, true where a query may look at a key.
+        dropout_p: Share of the weights that are dropped.
+        is_causal: Let query i look at keys up to i only.
+        scale: 1 / sqrt(E) if left out.
+
+    """
+    from tapegrad.tensors.random import dropout
+
+    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    mask = _mask(query, key, attn_mask, is_causal)
+    batch = query.shape[:-2]
+    if dropout_p > 0.0:
+        return matmul(dropout(_weights(query, key, mask, factor), dropout_p), value)
+    q, k, v = (_four_dims(x, batch) for x in (query, key, value))
+    if mask is not None and mask.ndim > 4:
+        mask = _four_dims(mask.expand((*batch, *mask.shape[-2:])), batch)
+    found: Tensor = _ATTENTION(q, k, v, mask, scale=factor)[0]
+    return found.reshape((*batch, *found.shape[-2:]))
+
+
+def attention_with_weights(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Return the result for (B, H, L, E) and the weights (B, H, L, S), both with gradients."""
+    from tapegrad.tensors.random import dropout
+
+    weights = _weights(query, key, mask, 1.0 / math.sqrt(query.shape[-1]))
+    weights = dropout(weights, dropout_p) if dropout_p > 0.0 else weights
+    return matmul(weights, value), weights
+
+
+def _four_dims(x: Tensor, batch: tuple[int, ...]) -> Tensor:
+    x = x.expand((*batch, *x.shape[-2:]))
+    heads = batch[-1] if batch else 1
+    return x.reshape((-1, heads, *x.shape[-2:])) if x.ndim != 4 else x
+
+
+def _mask(q: Tensor, k: Tensor, given: Tensor | None, causal: bool) -> Tensor | None:
+    from tapegrad.tensors.creation import ones
+
+    if causal:
+        if given is not None:
+            raise ShapeError(
+                "scaled_dot_product_attention: expected attn_mask or is_causal, got both"
+            )
+        given = ones((q.shape[-2], k.shape[-2]), dtype="bool", device=q.device).tril()
+    if given is None or given._array.dtype.kind == "f":
+        return given
+    return _e.where(given, 0.0, float("-inf")).to(q.dtype)
+
+
+__all__ = ["scaled_dot_product_attention"]

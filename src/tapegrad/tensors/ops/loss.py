@@ -1,0 +1,157 @@
+"""Losses, written in operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.errors import OptionError, ShapeError
+from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.ops.index import gather
+from tapegrad.tensors.ops.softmax import log_softmax
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+def _reduced(loss: Tensor, reduction: str) -> Tensor:
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    if reduction == "none":
+        return loss
+    raise OptionError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
+
+
+def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
+    if x.shape != target.shape:
+        raise ShapeError(f"{op}: expected a target of shape {x.shape}, got {target.shape}")
+
+
+def nll_loss(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Return minus the log-probabilities x (N, C, ...) of the target classes (N, ...)."""
+    classes = 1 if x.ndim > 1 else 0
+    if target.shape != (*x.shape[:classes], *x.shape[classes + 1 :]):
+        raise ShapeError(
+            f"nll_loss: expected x (N, C, ...) and target (N, ...), got {x.shape}, {target.shape}"
+        )
+    counted = target != ignore_index
+    known = _e.where(counted, target, 0)
+    picked = -gather(x, classes, known.unsqueeze(classes)).squeeze(classes)
+    factors = counted.to(x.dtype)
+    if weight is not None:
+        factors = factors * weight[known]
+    loss = _e.where(counted, picked, 0.0) * factors
+    return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
+
+
+def cross_entropy(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Return the cross entropy of scores x (N, C, ...) and classes, or probabilities of classes.
+
+    Args:
+        x: Scores, not normalised.
+        target: Classes (N, ...), or probabilities of the shape of x.
+        weight: A factor per class.
+        ignore_index: A class that does not count.
+        reduction: "mean", "sum" or "none".
+        label_smoothing: Share of the target that is spread over all classes.
+
+    """
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise OptionError(f"cross_entropy: label_smoothing is from 0 to 1, got {label_smoothing}")
+    classes = 1 if x.ndim > 1 else 0
+    logs = log_softmax(x, classes)
+    if target.is_floating_point():
+        return _soft(logs, target, weight, classes, reduction, label_smoothing)
+    hard = nll_loss(logs, target, weight, ignore_index, reduction)
+    if not label_smoothing:
+        return hard
+    counted = target != ignore_index
+    spread = logs if weight is None else logs * _wide(weight, logs, classes)
+    smooth = _e.where(counted, -spread.sum(classes), 0.0)
+    if reduction == "mean":
+        factors = counted.to(x.dtype)
+        if weight is not None:
+            factors = factors * weight[_e.where(counted, target, 0)]
+        smooth = smooth.sum() / factors.sum()
+    else:
+        smooth = _reduced(smooth, reduction)
+    return hard * (1 - label_smoothing) + smooth * (label_smoothing / x.shape[classes])
+
+
+def _wide(weight: Tensor, x: Tensor, classes: int) -> Tensor:
+    return weight.reshape(tuple(-1 if d == classes else 1 for d in range(x.ndim)))
+
+
+def _soft(
+    logs: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    classes: int,
+    reduction: str,
+    label_smoothing: float,
+) -> Tensor:
+    _same_shape("cross_entropy", logs, target)
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / logs.shape[classes]
+    product = logs * target
+    if weight is not None:
+        product = product * _wide(weight, logs, classes)
+    loss = -product.sum(classes)
+    if reduction == "mean":
+        return loss.sum() / (logs.numel() // logs.shape[classes])
+    return _reduced(loss, reduction)
+
+
+def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """Return the squares of the differences."""
+    _same_shape("mse_loss", x, target)
+    return _reduced(_e.square(x - target), reduction)
+
+
+def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+    """Return the absolute differences."""
+    _same_shape("l1_loss", x, target)
+    return _reduced(_e.abs(x - target), reduction)
+
+
+@_e.elementwise
+def _bce_with_logits(x: Any, y: Any, positive: Any) -> Any:
+    from tapegrad._core.functions import softplus
+
+    return (1 - y) * x + (1 + (positive - 1) * y) * softplus(-x)
+
+
+def binary_cross_entropy_with_logits(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """Return the cross entropy of scores x and targets from 0 to 1, element by element."""
+    _same_shape("binary_cross_entropy_with_logits", x, target)
+    loss: Tensor = _bce_with_logits(x, target, 1.0 if pos_weight is None else pos_weight)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+__all__ = [
+    "binary_cross_entropy_with_logits",
+    "cross_entropy",
+    "l1_loss",
+    "mse_loss",
+    "nll_loss",
+]

@@ -1,0 +1,204 @@
+"""Normalisation.
+
+Gradients in one piece are the backends' kernels; where gradients of gradients are wanted the same
+is written in operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.errors import ShapeError
+from tapegrad.tensors.autograd import MODE, Node, no_grad
+from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.registry import Cost, Sample, define, raw
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+def _cost(x: Tensor, *_: Any, **attrs: Any) -> Cost:
+    return Cost(8 * x.numel(), 3 * x.nbytes)
+
+
+def _normalised_vjp(
+    g: Tensor, x: Tensor, weight: Tensor | None, dims: tuple[int, ...], eps: float, across: Any
+) -> tuple[Any, Any, Any]:
+    """Return the gradients of y = (x - mean) / std * weight + bias, in operations."""
+    centred = x - x.mean(dims, keepdim=True)
+    rstd = _e.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
+    normal = centred * rstd
+    inner = g if weight is None else g * weight
+    drift = inner.mean(dims, keepdim=True)
+    tilt = (inner * normal).mean(dims, keepdim=True)
+    return rstd * (inner - drift - normal * tilt), (g * normal).sum(across), g.sum(across)
+
+
+# ---- batch norm -----------------------------------------------------------------------------------
+
+
+def _channels(x: Tensor, *others: Tensor | None) -> None:
+    if x.ndim < 2:
+        raise ShapeError(f"batch_norm: expected x (N, C, ...), got {x.shape}")
+    for each in others:
+        if each is not None and each.shape != x.shape[1:2]:
+            raise ShapeError(
+                f"batch_norm: expected one number per channel, shape {x.shape[1:2]}, "
+                f"got {each.shape}"
+            )
+
+
+def _batch_rule(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
+    _channels(x, weight, bias)
+    if x.numel() // max(x.shape[1], 1) < 2:
+        raise ShapeError(
+            f"batch_norm: expected more than one value per channel when training, got {x.shape}"
+        )
+    return x.shape
+
+
+def _batch_vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
+    x, weight, _ = node.inputs
+    if not MODE.enabled:
+        _, mean, _, rstd = node.outputs
+        found: tuple[Any, ...] = raw("batch_norm_backward", g, x, weight, mean, rstd)
+        return found
+    dims = tuple(d for d in range(x.ndim) if d != 1)
+    shape = (1, -1, *[1] * (x.ndim - 2))
+    wide = None if weight is None else weight.reshape(shape)
+    return _normalised_vjp(g, x, wide, dims, node.attrs["eps"], dims)
+
+
+_BATCH = define(
+    name="batch_norm_train",
+    function="",
+    doc="x normalised over all but its channels; also mean, variance and 1 / std",
+    rule=_batch_rule,
+    vjp=_batch_vjp,
+    saves=(0, 1),
+    keeps=(1, 3),
+    results=4,
+    cost=_cost,
+    samples=[],
+    benchmark="batch_norm",
+)
+
+
+def batch_norm(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return x normalised over all but its channels.
+
+    When training, by the statistics of x, of which the running ones take a part; else by the
+    running ones.
+    """
+    _channels(x, running_mean, running_var, weight, bias)
+    if not training and running_mean is not None and running_var is not None:
+        return _by_statistics(x, running_mean, running_var, weight, bias, eps)
+    y, mean, var, _ = _BATCH(x, weight, bias, eps=eps)
+    if training and running_mean is not None and running_var is not None:
+        count = x.numel() // x.shape[1]
+        with no_grad():
+            running_mean.mul_(1 - momentum).add_(mean.detach() * momentum)
+            unbiased = var.detach() * (momentum * count / (count - 1))
+            running_var.mul_(1 - momentum).add_(unbiased)
+    found: Tensor = y
+    return found
+
+
+def _by_statistics(
+    x: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
+) -> Tensor:
+    """Normalise by given statistics: one scale and one shift per channel."""
+    shape = (1, -1, *[1] * (x.ndim - 2))
+    scale = _e.rsqrt(var + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale
+    shift = shift if bias is None else shift + bias
+    found: Tensor = _scaled(x, scale.reshape(shape), shift.reshape(shape))
+    return found
+
+
+@_e.elementwise
+def _scaled(x: Any, scale: Any, shift: Any) -> Any:
+    return x * scale + shift
+
+
+# ---- layer norm -----------------------------------------------------------------------------------
+
+
+def _layer_rule(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, dims: int, eps: float
+) -> tuple[int, ...]:
+    last = x.shape[x.ndim - dims :]
+    for each in (weight, bias):
+        if each is not None and each.shape != last:
+            raise ShapeError(f"layer_norm: expected weights of shape {last}, got {each.shape}")
+    return x.shape
+
+
+def _layer_vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
+    x, weight, _ = node.inputs
+    dims = node.attrs["dims"]
+    if not MODE.enabled:
+        _, mean, rstd = node.outputs
+        found: tuple[Any, ...] = raw("layer_norm_backward", g, x, weight, mean, rstd, dims=dims)
+        return found
+    last = tuple(range(x.ndim - dims, x.ndim))
+    rest = list(range(x.ndim - dims))
+    gx, gw, gb = _normalised_vjp(g, x, weight, last, node.attrs["eps"], rest)
+    return (gx, gw, gb) if rest else (gx, g * _normal(x, last, node.attrs["eps"]), g)
+
+
+def _normal(x: Tensor, dims: tuple[int, ...], eps: float) -> Tensor:
+    centred = x - x.mean(dims, keepdim=True)
+    return centred * _e.rsqrt((centred * centred).mean(dims, keepdim=True) + eps)
+
+
+_LAYER = define(
+    name="layer_norm",
+    doc="x normalised over its last dimensions",
+    rule=_layer_rule,
+    vjp=_layer_vjp,
+    saves=(0, 1),
+    keeps=(1, 2),
+    results=3,
+    cost=_cost,
+    samples=[
+        Sample((3, 4), normalized_shape=(4,)),
+        Sample((2, 3, 4), normalized_shape=(3, 4)),
+    ],
+    benchmark="layer_norm",
+)
+
+
+def layer_norm(
+    x: Tensor,
+    normalized_shape: int | Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Return x normalised over its last dimensions, which have this shape."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or x.shape[-len(shape) :] != shape or not math.prod(shape):
+        raise ShapeError(f"layer_norm: expected last dimensions {shape}, got {x.shape}")
+    found: Tensor = _LAYER(x, weight, bias, dims=len(shape), eps=eps)[0]
+    return found
+
+
+__all__ = ["batch_norm", "layer_norm"]

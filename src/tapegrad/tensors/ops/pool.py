@@ -1,0 +1,185 @@
+"""Pooling of images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.errors import ShapeError
+from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.registry import Cost, Sample, define
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+def _cost(x: Tensor, **_: Any) -> Cost:
+    return Cost(x.numel(), x.nbytes)
+
+
+def pooled_size(
+    size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
+) -> int:
+    """Return how many windows there are; with ceil_mode the last may reach over the border."""
+    room = size + 2 * padding - dilation * (kernel - 1) - 1
+    count = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
+    # a window that begins in the border behind the image sees nothing
+    return count - 1 if ceil_mode and (count - 1) * stride >= size + padding else count
+
+
+def _rule(
+    x: Tensor,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    ceil_mode: bool,
+    dilation: tuple[int, int] = (1, 1),
+    **_: Any,
+) -> tuple[int, ...]:
+    if x.ndim != 4:
+        raise ShapeError(f"pooling: expected images (N, C, H, W) or (C, H, W), got {x.shape}")
+    for k, p in zip(kernel, padding, strict=True):
+        if 2 * p > k:
+            raise ShapeError(f"pooling: padding {p} is more than half the kernel {k}")
+    sizes = [
+        pooled_size(x.shape[2 + d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
+        for d in (0, 1)
+    ]
+    if min(sizes) < 1:
+        raise ShapeError(f"pooling: kernel {kernel} does not fit into images of {x.shape[2:]}")
+    return (*x.shape[:2], *sizes)
+
+
+def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:
+    from tapegrad.tensors.ops.index import put_along
+
+    n, c, h, w = node.shapes[0]
+    places = node.outputs[1].reshape((n, c, -1))
+    return put_along((n, c, h * w), 2, places, g.reshape((n, c, -1))).reshape((n, c, h, w))
+
+
+_MAX = define(
+    name="max_pool2d",
+    doc="the largest element of each window, and where it is",
+    rule=_rule,
+    vjp=_max_vjp,
+    keeps=(1,),
+    results=2,
+    cost=_cost,
+    samples=[
+        Sample((2, 3, 6, 6), kernel_size=2),
+        Sample((1, 2, 7, 5), kernel_size=3, stride=2, padding=1),
+        Sample((1, 2, 7, 7), kernel_size=2, stride=2, ceil_mode=True),
+        Sample((1, 1, 8, 8), kernel_size=3, stride=1, dilation=2),
+    ],
+    benchmark="max_pool2d",
+)
+_AVERAGE = define(
+    name="avg_pool2d",
+    doc="the mean of each window",
+    rule=_rule,
+    vjp=lambda node, g: _AVERAGE_BACK(g, shape=node.shapes[0], **node.attrs),
+    cost=_cost,
+    samples=[
+        Sample((2, 3, 6, 6), kernel_size=2),
+        Sample((1, 2, 7, 5), kernel_size=3, stride=2, padding=1),
+        Sample((1, 2, 7, 7), kernel_size=2, ceil_mode=True, count_include_pad=False),
+    ],
+    benchmark="avg_pool2d",
+)
+_AVERAGE_BACK = define(
+    name="avg_pool2d_backward",
+    function="",
+    doc="the gradient of avg_pool2d",
+    rule=lambda g, shape, **_: shape,
+    vjp=lambda node, u: _AVERAGE(
+        u, **{name: value for name, value in node.attrs.items() if name != "shape"}
+    ),
+    cost=_cost,
+    samples=[],
+)
+_ADAPTIVE = define(
+    name="adaptive_avg_pool2d",
+    doc="means of windows that cover the image with the number of windows wanted",
+    rule=lambda x, size: (*x.shape[:2], *size),
+    vjp=lambda node, g: _ADAPTIVE_BACK(g, shape=node.shapes[0]),
+    cost=_cost,
+    samples=[
+        Sample((2, 3, 7, 5), output_size=1),
+        Sample((1, 2, 7, 5), output_size=(3, 2)),
+        Sample((1, 2, 3, 3), output_size=7),
+    ],
+)
+_ADAPTIVE_BACK = define(
+    name="adaptive_avg_pool2d_backward",
+    function="",
+    doc="the gradient of adaptive_avg_pool2d",
+    rule=lambda g, shape: shape,
+    vjp=lambda node, u: _ADAPTIVE(u, size=node.shapes[0][2:]),
+    cost=_cost,
+    samples=[],
+)
+
+
+def _batched(x: Tensor) -> Tensor:
+    return x.unsqueeze(0) if x.ndim == 3 else x
+
+
+def max_pool2d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """Return the largest element of each window; with return_indices also where it is."""
+    kernel = _dims.pair("max_pool2d", "kernel_size", kernel_size, 1)
+    values, places = _MAX(
+        _batched(x),
+        kernel=kernel,
+        stride=kernel if stride is None else _dims.pair("max_pool2d", "stride", stride, 1),
+        padding=_dims.pair("max_pool2d", "padding", padding),
+        dilation=_dims.pair("max_pool2d", "dilation", dilation, 1),
+        ceil_mode=ceil_mode,
+    )
+    if x.ndim == 3:
+        values, places = values.squeeze(0), places.squeeze(0)
+    return (values, places) if return_indices else values
+
+
+def avg_pool2d(
+    x: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """Return the mean of each window, with or without the border's zeros."""
+    kernel = _dims.pair("avg_pool2d", "kernel_size", kernel_size, 1)
+    found: Tensor = _AVERAGE(
+        _batched(x),
+        kernel=kernel,
+        stride=kernel if stride is None else _dims.pair("avg_pool2d", "stride", stride, 1),
+        padding=_dims.pair("avg_pool2d", "padding", padding),
+        ceil_mode=ceil_mode,
+        count_include_pad=count_include_pad,
+    )
+    return found.squeeze(0) if x.ndim == 3 else found
+
+
+def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
+    """Return means of windows that cover the image; None keeps a size."""
+    if x.ndim not in (3, 4):
+        raise ShapeError(f"adaptive_avg_pool2d: expected images, got {x.shape}")
+    wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
+    sizes = [have if want is None else want for want, have in zip(wanted, x.shape[-2:], strict=True)]
+    found: Tensor = _ADAPTIVE(
+        _batched(x), size=_dims.pair("adaptive_avg_pool2d", "output_size", sizes, 1)
+    )
+    return found.squeeze(0) if x.ndim == 3 else found
+
+
+__all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]

@@ -1,0 +1,316 @@
+"""Reductions over dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.registry import Cost, Sample, define
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+_SAMPLES = [
+    Sample((3, 4)),
+    Sample((3, 4), dim=0),
+    Sample((2, 3, 4), dim=-1, keepdim=True),
+    Sample((2, 3, 4), dim=(0, 2)),
+    Sample((1,)),
+    Sample(()),
+]
+_ONE_DIM = [
+    Sample((3, 4), dim=0),
+    Sample((2, 3, 4), dim=-1, keepdim=True),
+    Sample((5,), dim=0),
+]
+
+
+def _rule(x: Tensor, dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
+    return _dims.reduced(x.shape, dims, keepdim)
+
+
+def _cost(x: Tensor, **_: Any) -> Cost:
+    return Cost(x.numel(), x.nbytes)
+
+
+def _spread(node: Node, g: Tensor) -> Tensor:
+    """Give a reduced dimension back, as one element."""
+    shape = tuple(
+        1 if d in node.attrs["dims"] else size for d, size in enumerate(node.shapes[0])
+    )
+    return g.reshape(shape)
+
+
+_SUM = define(
+    name="sum",
+    doc="the sum over dimensions",
+    rule=_rule,
+    vjp=lambda node, g: _spread(node, g).expand(node.shapes[0]),
+    cost=_cost,
+    samples=_SAMPLES,
+    benchmark="sum",
+)
+
+
+def _prod_vjp(node: Node, g: Tensor) -> Tensor:
+    """Multiply all others; by dividing where no element is 0."""
+    x, dims = node.inputs[0], node.attrs["dims"]
+    if bool((x != 0).all()):
+        return _spread(node, g) * _PROD(x, dims=dims, keepdim=True) / x
+    return _spread(node, g) * _others(x, dims)
+
+
+def _others(x: Tensor, dims: tuple[int, ...]) -> Tensor:
+    """Return for each element the product of all others along the dimensions."""
+    from tapegrad.tensors.ops.shape import cat, flip
+
+    rest = [d for d in range(x.ndim) if d not in dims]
+    order = [*rest, *dims]
+    moved = x.permute(order)
+    flat = moved.reshape((*[x.shape[d] for d in rest], -1))
+    one = flat[..., :1] * 0 + 1
+    before = _running_product(cat([one, flat[..., :-1]], dim=-1))
+    after = flip(_running_product(flip(cat([flat[..., 1:], one], dim=-1), [-1])), [-1])
+    back = [order.index(d) for d in range(x.ndim)]
+    return (before * after).reshape(moved.shape).permute(back)
+
+
+def _running_product(x: Tensor) -> Tensor:
+    from tapegrad.tensors.ops.shape import stack
+
+    found = [x[..., 0]]
+    for i in range(1, x.shape[-1]):
+        found.append(found[-1] * x[..., i])
+    return stack(found, dim=-1)
+
+
+_PROD = define(
+    name="prod",
+    doc="the product over dimensions",
+    rule=_rule,
+    vjp=_prod_vjp,
+    saves=(0,),
+    cost=_cost,
+    samples=[Sample((3, 4)), Sample((3, 4), dim=0), Sample((2, 3), dim=1, keepdim=True)],
+)
+
+
+def _ties(node: Node, g: Tensor) -> Tensor:
+    """Share the gradient among all elements that attain the extreme."""
+    x, dims = node.inputs[0], node.attrs["dims"]
+    y = node.output.reshape(_spread(node, g).shape).detach()
+    chosen = _e.eq(x.detach(), y).to(x.dtype)
+    return _spread(node, g) * chosen / _SUM(chosen, dims=dims, keepdim=True)
+
+
+_AMAX, _AMIN = [
+    define(
+        name=name,
+        doc=f"the {word} over dimensions; ties share the gradient",
+        rule=_rule,
+        vjp=_ties,
+        saves=(0,),
+        keeps=(0,),
+        cost=_cost,
+        samples=_SAMPLES[:4],
+        benchmark=benchmark,
+    )
+    for name, word, benchmark in (("amax", "largest", "max"), ("amin", "smallest", ""))
+]
+
+
+def _picked(node: Node, g: Tensor, _: Any = None) -> Tensor:
+    from tapegrad.tensors.ops.index import put_along
+
+    return put_along(node.shapes[0], node.attrs["dim"], node.outputs[1], g)
+
+
+_MAX_DIM, _MIN_DIM = [
+    define(
+        name=f"{name}_dim",
+        function=name,
+        doc=f"the {word} along one dimension, and where it is",
+        rule=lambda x, dim: _dims.reduced(x.shape, (dim,), True),
+        vjp=_picked,
+        keeps=(1,),
+        results=2,
+        cost=_cost,
+        samples=_ONE_DIM,
+    )
+    for name, word in (("max", "largest"), ("min", "smallest"))
+]
+
+
+def _cumsum_vjp(node: Node, g: Tensor) -> Tensor:
+    from tapegrad.tensors.ops.shape import flip
+
+    dim = node.attrs["dim"]
+    return flip(_CUMSUM(flip(g, [dim]), dim=dim), [dim])
+
+
+_CUMSUM = define(
+    name="cumsum",
+    doc="running sums along a dimension",
+    rule=lambda x, dim: x.shape,
+    vjp=_cumsum_vjp,
+    cost=_cost,
+    samples=[Sample((3, 4), dim=0), Sample((2, 3, 4), dim=-1), Sample((1,), dim=0)],
+)
+_ANY, _ALL = [
+    define(
+        name=name,
+        doc=f"whether {name} element is not 0",
+        rule=_rule,
+        vjp=None,
+        cost=_cost,
+        samples=_SAMPLES[:3],
+    )
+    for name in ("any", "all")
+]
+
+
+class Extreme(NamedTuple):
+    """The largest or smallest elements along a dimension, and where they are."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Return the sum over dimensions, of all elements if none is named."""
+    x = x if dtype is None else x.to(dtype)
+    found: Tensor = _SUM(x, dims=_dims.several("sum", dim, x.ndim), keepdim=keepdim)
+    return found
+
+
+def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+    """Return the mean over dimensions, of all elements if none is named."""
+    x = x if dtype is None else x.to(dtype)
+    if not x.is_floating_point():
+        raise DTypeError(f"mean: expected a floating point tensor, got {x.dtype}; use x.to(float)")
+    dims = _dims.several("mean", dim, x.ndim)
+    total: Tensor = _SUM(x, dims=dims, keepdim=keepdim)
+    count = math.prod(x.shape[d] for d in dims)
+    return total / count if count else total * float("nan")
+
+
+def prod(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return the product over dimensions, of all elements if none is named."""
+    found: Tensor = _PROD(x, dims=_dims.several("prod", dim, x.ndim), keepdim=keepdim)
+    return found
+
+
+def var(
+    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Return the variance over dimensions; `correction` is taken from the number of elements."""
+    dims = _dims.several("var", dim, x.ndim)
+    less = (1 if unbiased else 0) if correction is None else correction
+    deviation = x - mean(x, dims, keepdim=True)
+    total: Tensor = _SUM(deviation * deviation, dims=dims, keepdim=keepdim)
+    count = math.prod(x.shape[d] for d in dims) - less
+    return total / count if count > 0 else total * float("nan")
+
+
+def std(
+    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+) -> Tensor:
+    """Return the standard deviation over dimensions."""
+    return _e.sqrt(var(x, dim, unbiased, keepdim, correction=correction))
+
+
+def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return the largest elements over dimensions; ties share the gradient."""
+    found: Tensor = _AMAX(_filled("amax", x), dims=_dims.several("amax", dim, x.ndim), keepdim=keepdim)
+    return found
+
+
+def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return the smallest elements over dimensions; ties share the gradient."""
+    found: Tensor = _AMIN(_filled("amin", x), dims=_dims.several("amin", dim, x.ndim), keepdim=keepdim)
+    return found
+
+
+def _filled(op: str, x: Tensor) -> Tensor:
+    if not x.numel():
+        raise ShapeError(f"{op}: expected at least one element, got shape {x.shape}")
+    return x
+
+
+def _extreme(name: str, op: Any, whole: Callable[..., Tensor], x: Tensor, dim: Any, keepdim: bool) -> Any:
+    if dim is None:
+        return whole(x)
+    place = _dims.one(name, dim, x.ndim)
+    values, indices = op(_filled(name, x), dim=place)
+    shape = _dims.reduced(x.shape, (place,), keepdim)
+    return Extreme(values.reshape(shape), indices.reshape(shape))
+
+
+def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return the largest element; along `dim`, also where each is."""
+    return _e.maximum(x, dim) if hasattr(dim, "_array") else _extreme("max", _MAX_DIM, amax, x, dim, keepdim)
+
+
+def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Return the smallest element; along `dim`, also where each is."""
+    return _e.minimum(x, dim) if hasattr(dim, "_array") else _extreme("min", _MIN_DIM, amin, x, dim, keepdim)
+
+
+def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    if dim is None:
+        found: Tensor = op(_filled(name, x).detach().reshape((-1,)), dim=0)[1].reshape(())
+        return found.reshape((1,) * x.ndim) if keepdim else found
+    place = _dims.one(name, dim, x.ndim)
+    indices: Tensor = op(_filled(name, x).detach(), dim=place)[1]
+    return indices.reshape(_dims.reduced(x.shape, (place,), keepdim))
+
+
+def argmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return where the largest element is: along `dim`, or among all, counted in order."""
+    return _arg(_MAX_DIM, "argmax", x, dim, keepdim)
+
+
+def argmin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return where the smallest element is: along `dim`, or among all, counted in order."""
+    return _arg(_MIN_DIM, "argmin", x, dim, keepdim)
+
+
+def cumsum(x: Tensor, dim: int) -> Tensor:
+    """Return running sums along a dimension."""
+    found: Tensor = _CUMSUM(x, dim=_dims.one("cumsum", dim, x.ndim))
+    return found
+
+
+def any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return whether any element is not 0."""
+    found: Tensor = _ANY(x, dims=_dims.several("any", dim, x.ndim), keepdim=keepdim)
+    return found
+
+
+def all(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return whether all elements are not 0."""
+    found: Tensor = _ALL(x, dims=_dims.several("all", dim, x.ndim), keepdim=keepdim)
+    return found
+
+
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]

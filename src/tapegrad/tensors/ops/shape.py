@@ -1,0 +1,362 @@
+"""Shapes: views of the same elements, and copies in another order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.registry import Cost, Op, Sample, define, moved
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+_FREE = Cost(0, 0)
+
+
+def view_of(op: Op, x: Tensor, **attrs: Any) -> Tensor:
+    """Apply an operation whose result may lie on the same memory: changes show in both."""
+    found: Tensor = op(x, **attrs)
+    if found._is_view():
+        found._cell = x._version_cell()
+    return found
+
+
+# ---- views ----------------------------------------------------------------------------------------
+
+_RESHAPE = define(
+    name="reshape",
+    doc="the same elements in another shape",
+    rule=lambda x, shape: shape,
+    vjp=lambda node, g: g.reshape(node.shapes[0]),
+    cost=lambda x, **_: _FREE,
+    samples=[Sample((3, 4), shape=(2, 6)), Sample((2, 3, 4), shape=(-1,)), Sample((), shape=(1, 1))],
+)
+
+
+def reshape(x: Tensor, *shape: Any) -> Tensor:
+    """Return the same elements in another shape; one size may be -1. A view where possible."""
+    wanted = _dims.sizes("reshape", shape)
+    if wanted == x.shape:
+        return x
+    return view_of(_RESHAPE, x, shape=_full(x, wanted))
+
+
+def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    known = math.prod(size for size in wanted if size != -1)
+    unknown = wanted.count(-1)
+    count = x.numel()
+    if unknown > 1 or any(size < -1 for size in wanted):
+        raise ShapeError(f"reshape: expected sizes and at most one -1, got {wanted}")
+    fits = (known and count % known == 0) if unknown else known == count
+    if not fits:
+        raise ShapeError(f"reshape: shape {x.shape} has {count} elements and does not fit {wanted}")
+    return tuple(count // known if size == -1 else size for size in wanted)
+
+
+def view(x: Tensor, *shape: Any) -> Tensor:
+    """Return the same memory in another shape; an error where that needs a copy."""
+    found = reshape(x, *shape)
+    if found is not x and not found._is_view() and x.numel():
+        raise ShapeError(
+            f"view: shape {found.shape} of strides {x.stride()} needs a copy; use reshape()"
+        )
+    return found
+
+
+def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Return x with the dimensions from start to end as one."""
+    first, last = (_dims.one("flatten", d, x.ndim) for d in (start_dim, end_dim))
+    if first > last:
+        raise ShapeError(f"flatten: expected start_dim before end_dim, got {start_dim}, {end_dim}")
+    if x.ndim == 0:
+        return reshape(x, (1,))
+    size = math.prod(x.shape[first : last + 1])
+    return reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
+
+
+_PERMUTE = define(
+    name="permute",
+    doc="the dimensions in another order",
+    rule=lambda x, order: tuple(x.shape[d] for d in order),
+    vjp=lambda node, g: permute(g, [node.attrs["order"].index(d) for d in range(g.ndim)]),
+    cost=lambda x, **_: _FREE,
+    samples=[Sample((2, 3, 4), dims=(2, 0, 1)), Sample((3, 4), dims=(1, 0))],
+)
+
+
+def permute(x: Tensor, *dims: Any) -> Tensor:
+    """Return a view with the dimensions in another order."""
+    order = tuple(_dims.one("permute", d, x.ndim) for d in _dims.sizes("permute", dims))
+    if sorted(order) != list(range(x.ndim)):
+        raise ShapeError(f"permute: expected each of {x.ndim} dimensions once, got {order}")
+    return view_of(_PERMUTE, x, order=order)
+
+
+def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Return a view with two dimensions exchanged."""
+    order = list(range(x.ndim))
+    first, second = (_dims.one("transpose", d, x.ndim) for d in (dim0, dim1))
+    if not order:
+        return x
+    order[first], order[second] = second, first
+    return view_of(_PERMUTE, x, order=tuple(order))
+
+
+_EXPAND = define(
+    name="expand",
+    doc="dimensions of one element repeated, without a copy",
+    rule=lambda x, shape: shape,
+    vjp=lambda node, g: g,  # the walk sums over what was expanded
+    cost=lambda x, **_: _FREE,
+    samples=[Sample((3, 1), size=(3, 4)), Sample((4,), size=(2, 3, 4))],
+)
+
+
+def expand(x: Tensor, *size: Any) -> Tensor:
+    """Return a view with dimensions of one element repeated; -1 keeps a size."""
+    wanted = _dims.sizes("expand", size)
+    extra = len(wanted) - x.ndim
+    if extra < 0:
+        raise ShapeError(f"expand: expected at least {x.ndim} sizes, got {wanted}")
+    full = tuple(
+        x.shape[d - extra] if size == -1 and d >= extra else size for d, size in enumerate(wanted)
+    )
+    for d, have in enumerate(x.shape):
+        if have not in (1, full[d + extra]):
+            raise ShapeError(f"expand: shape {x.shape} does not expand to {wanted}")
+    if any(each < 0 for each in full):
+        raise ShapeError(f"expand: expected sizes of at least 0, got {wanted}")
+    return x if full == x.shape else view_of(_EXPAND, x, shape=full)
+
+
+def squeeze(x: Tensor, dim: Any = None) -> Tensor:
+    """Return a view without dimensions of one element, all or those named."""
+    dims = _dims.several("squeeze", dim, x.ndim)
+    return reshape(x, tuple(s for d, s in enumerate(x.shape) if d not in dims or s != 1))
+
+
+def unsqueeze(x: Tensor, dim: int) -> Tensor:
+    """Return a view with a dimension of one element more."""
+    place = _dims.one("unsqueeze", dim, x.ndim + 1)
+    return reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
+
+
+def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return a view of this shape, with dimensions repeated."""
+    return expand(x, tuple(shape))
+
+
+# ---- parts ----------------------------------------------------------------------------------------
+
+
+def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """Return a view of `length` elements along a dimension."""
+    place = _dims.one("narrow", dim, x.ndim)
+    if not 0 <= start <= start + length <= x.shape[place]:
+        raise ShapeError(
+            f"narrow: elements {start} to {start + length} do not lie within "
+            f"dimension {place} of shape {x.shape}"
+        )
+    return x[(*[slice(None)] * place, slice(start, start + length))]
+
+
+def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return views of parts along a dimension: of one size, or of the sizes listed."""
+    place = _dims.one("split", dim, x.ndim)
+    total = x.shape[place]
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size < 1:
+            raise ShapeError(f"split: expected a size of at least 1, got {size}")
+        parts = [min(size, total - start) for start in range(0, total, size)] or [0]
+    else:
+        parts = list(split_size_or_sections)
+        if sum(parts) != total:
+            raise ShapeError(f"split: sizes {parts} do not add up to {total}")
+    found, start = [], 0
+    for length in parts:
+        found.append(narrow(x, place, start, length))
+        start += length
+    return tuple(found)
+
+
+def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return views of at most `chunks` parts of one size along a dimension."""
+    if chunks < 1:
+        raise ShapeError(f"chunk: expected at least one part, got {chunks}")
+    size = x.shape[_dims.one("chunk", dim, x.ndim)]
+    return split(x, max(-(-size // chunks), 1), dim)
+
+
+def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Return a view per element of a dimension, without that dimension."""
+    place = _dims.one("unbind", dim, x.ndim)
+    return tuple(x[(*[slice(None)] * place, i)] for i in range(x.shape[place]))
+
+
+def flip(x: Tensor, dims: Any) -> Tensor:
+    """Return a view with the order of elements reversed along dimensions."""
+    named = _dims.several("flip", dims, x.ndim)
+    steps = [slice(None, None, -1) if d in named else slice(None) for d in range(x.ndim)]
+    return x[tuple(steps)]
+
+
+# ---- copies ---------------------------------------------------------------------------------------
+
+_CLONE = define(
+    name="clone",
+    doc="a copy",
+    rule=lambda x: x.shape,
+    vjp=lambda node, g: g,
+    cost=lambda x: moved(x.shape, x.shape),
+    samples=[Sample((3, 4))],
+)
+_CAST = define(
+    name="cast",
+    function="",
+    doc="the elements in another number type",
+    rule=lambda x, dtype: x.shape,
+    vjp=lambda node, g: g,  # the walk returns to the operand's type
+    cost=lambda x, **_: moved(x.shape, x.shape),
+    samples=[],
+)
+
+
+def clone(x: Tensor) -> Tensor:
+    """Return a copy."""
+    found: Tensor = _CLONE(x)
+    return found
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """Return x itself if its elements lie in order, else a copy in which they do."""
+    return x if x.is_contiguous() else clone(x)
+
+
+def cast(x: Tensor, dtype: Any) -> Tensor:
+    """Return the elements in another number type; x itself if it has that."""
+    if x._array.dtype == dtype.numpy:
+        return x
+    found: Tensor = _CAST(x, dtype=dtype.numpy)
+    if not dtype.is_floating_point and found._requires_grad:
+        return found.detach()
+    return found
+
+
+def _cat_vjp(node: Node, g: Tensor) -> tuple[Tensor, ...]:
+    dim = node.attrs["dim"]
+    return split(g, [shape[dim] for shape in node.shapes], dim)
+
+
+def _cat_rule(*tensors: Tensor, dim: int) -> None:
+    first = tensors[0]
+    for each in tensors[1:]:
+        fits = each.ndim == first.ndim and all(
+            a == b for d, (a, b) in enumerate(zip(each.shape, first.shape, strict=True)) if d != dim
+        )
+        if not fits:
+            raise ShapeError(
+                f"cat: shapes must agree in all dimensions but {dim}, "
+                f"got {first.shape} and {each.shape}"
+            )
+
+
+_CAT = define(
+    name="cat",
+    doc="tensors one behind the other along a dimension",
+    rule=_cat_rule,
+    vjp=_cat_vjp,
+    cost=lambda *tensors, dim: moved(*[x.shape for x in tensors], *[x.shape for x in tensors]),
+    samples=[Sample((2, 3), (4, 3), dim=0), Sample((2, 3), (2, 1), (2, 2), dim=-1)],
+    benchmark="concat",
+)
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Return tensors one behind the other along a dimension that they have."""
+    listed = list(tensors)
+    if not listed:
+        raise ShapeError("cat: expected at least one tensor, got none")
+    if any(not x.ndim for x in listed):
+        raise ShapeError("cat: tensors without dimensions cannot be joined; use stack()")
+    found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0].ndim))
+    return found
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Return tensors of one shape side by side along a new dimension."""
+    listed = list(tensors)
+    if not listed:
+        raise ShapeError("stack: expected at least one tensor, got none")
+    for each in listed:
+        if each.shape != listed[0].shape:
+            raise ShapeError(
+                f"stack: expected tensors of one shape, got {listed[0].shape} and {each.shape}"
+            )
+    place = _dims.one("stack", dim, listed[0].ndim + 1)
+    return cat([unsqueeze(x, place) for x in listed], place)
+
+
+def _pad_vjp(node: Node, g: Tensor) -> Tensor:
+    widths = node.attrs["widths"]
+    return g[tuple(slice(a, size - b) for (a, b), size in zip(widths, g.shape, strict=True))]
+
+
+_PAD = define(
+    name="pad",
+    doc="a border of one value",
+    rule=lambda x, widths, value: x.shape,
+    vjp=_pad_vjp,
+    cost=lambda x, **_: moved(x.shape, x.shape),
+    samples=[Sample((2, 3), pad=(1, 2)), Sample((1, 2, 3), pad=(0, 1, 2, 0), value=1.5)],
+)
+
+
+def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
+    """Return x with a border: before and after in the last dimension, then the one before it, …
+
+    Negative widths cut off.
+    """
+    if mode != "constant":
+        raise DTypeError(f"pad: expected mode 'constant', got {mode!r}")
+    given = list(pad)
+    if len(given) % 2 or len(given) > 2 * x.ndim:
+        raise ShapeError(
+            f"pad: expected two widths per dimension for at most {x.ndim} dimensions, got {given}"
+        )
+    widths = [(0, 0)] * (x.ndim - len(given) // 2)
+    widths += [(given[i], given[i + 1]) for i in range(len(given) - 2, -2, -2)]
+    cut = tuple(
+        slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True)
+    )
+    x = x[cut] if any(min(pair) < 0 for pair in widths) else x
+    grown = tuple((max(a, 0), max(b, 0)) for a, b in widths)
+    found: Tensor = _PAD(x, widths=grown, value=value)
+    return found
+
+
+__all__ = [
+    "broadcast_to",
+    "cat",
+    "chunk",
+    "clone",
+    "contiguous",
+    "expand",
+    "flatten",
+    "flip",
+    "narrow",
+    "pad",
+    "permute",
+    "reshape",
+    "split",
+    "squeeze",
+    "stack",
+    "transpose",
+    "unbind",
+    "unsqueeze",
+    "view",
+]

@@ -1,0 +1,113 @@
+"""Exponentials normalised along a dimension."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.errors import DTypeError
+from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.registry import Cost, Sample, define, raw
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+_SAMPLES = [
+    Sample((3, 4), dim=-1),
+    Sample((2, 3, 4), dim=1),
+    Sample((5,), dim=0),
+    Sample((2, 1), dim=1),
+]
+
+
+def _rule(x: Tensor, dim: int) -> tuple[int, ...]:
+    if x._array.dtype.kind != "f":
+        raise DTypeError(f"softmax: expected a floating point tensor, got {x.dtype}")
+    return x.shape
+
+
+def _cost(x: Tensor, **_: Any) -> Cost:
+    return Cost(5 * x.numel(), 2 * x.nbytes)
+
+
+def _softmax_vjp(node: Node, g: Tensor) -> Tensor:
+    y, dim = node.output, node.attrs["dim"]
+    if not MODE.enabled:
+        return raw("softmax_backward", g, y, dim=dim)
+    return y * (g - (g * y).sum(dim, keepdim=True))
+
+
+def _log_softmax_vjp(node: Node, g: Tensor) -> Tensor:
+    y, dim = node.output, node.attrs["dim"]
+    if not MODE.enabled:
+        return raw("log_softmax_backward", g, y, dim=dim)
+    return g - _e.exp(y) * g.sum(dim, keepdim=True)
+
+
+_SOFTMAX, _LOG_SOFTMAX = [
+    define(
+        name=name,
+        doc=doc,
+        rule=_rule,
+        vjp=vjp,
+        keeps=(0,),
+        cost=_cost,
+        samples=_SAMPLES,
+        benchmark=name,
+    )
+    for name, doc, vjp in (
+        ("softmax", "exponentials divided by their sum along a dimension", _softmax_vjp),
+        ("log_softmax", "the logarithm of softmax", _log_softmax_vjp),
+    )
+]
+
+
+def softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Return exponentials divided by their sum along a dimension."""
+    x = x if dtype is None else x.to(dtype)
+    found: Tensor = _SOFTMAX(x, dim=_dims.one("softmax", dim, x.ndim))
+    return found
+
+
+def log_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """Return the logarithm of softmax, accurate where that is tiny."""
+    x = x if dtype is None else x.to(dtype)
+    found: Tensor = _LOG_SOFTMAX(x, dim=_dims.one("log_softmax", dim, x.ndim))
+    return found
+
+
+def _logsumexp_vjp(node: Node, g: Tensor) -> Tensor:
+    x, dims = node.inputs[0], node.attrs["dims"]
+    shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
+    y = node.output.reshape(shape)
+    finite = _e.where(_e.isfinite(y.detach()), y, 0.0)  # of nothing but -inf: no gradient
+    return g.reshape(shape) * _e.exp(x - finite)
+
+
+_LOGSUMEXP = define(
+    name="logsumexp",
+    doc="the logarithm of the sum of exponentials over dimensions",
+    rule=lambda x, dims, keepdim: _dims.reduced(x.shape, dims, keepdim),
+    vjp=_logsumexp_vjp,
+    saves=(0,),
+    keeps=(0,),
+    cost=_cost,
+    samples=[
+        Sample((3, 4), dim=-1),
+        Sample((2, 3, 4), dim=(0, 2), keepdim=True),
+    ],
+)
+
+
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """Return log(sum(exp(x))) over dimensions, without overflow."""
+    if x._array.dtype.kind != "f":
+        raise DTypeError(f"logsumexp: expected a floating point tensor, got {x.dtype}")
+    found: Tensor = _LOGSUMEXP(
+        x, dims=_dims.several("logsumexp", dim, x.ndim), keepdim=keepdim
+    )
+    return found
+
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]

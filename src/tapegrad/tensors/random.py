@@ -1,0 +1,191 @@
+"""Random numbers: counter-based, so the same seed gives the same numbers on every device.
+
+A generator is a seed and a count of numbers drawn. Number i depends on seed and i alone, whoever
+computes it and on however many threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tapegrad.backends import device as find_device
+from tapegrad.errors import OptionError
+from tapegrad.tensors.base import wrap
+from tapegrad.tensors.dtypes import as_dtype, float32, int64
+from tapegrad.tensors.ops import dims as _dims
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.tensor import Tensor
+
+
+class Generator:
+    """A stream of random numbers.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> first = tg.rand(3, generator=tg.Generator(7))
+        >>> bool((tg.rand(3, generator=tg.Generator(7)) == first).all())
+        True
+
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._lock = threading.Lock()
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Begin again with another seed."""
+        self._seed = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
+        self._offset = 0
+        return self
+
+    def initial_seed(self) -> int:
+        """Return the seed."""
+        return self._seed
+
+    def get_state(self) -> tuple[int, int]:
+        """Return seed and count of numbers drawn."""
+        return self._seed, self._offset
+
+    def set_state(self, state: tuple[int, int]) -> Generator:
+        """Go on where another generator was."""
+        self._seed, self._offset = (int(each) for each in state)
+        return self
+
+    def take(self, count: int) -> tuple[int, int]:
+        """Return seed and first number of `count` that belong to the caller."""
+        with self._lock:
+            first = self._offset
+            self._offset += count
+        return self._seed, first
+
+    def __getstate__(self) -> tuple[int, int]:
+        return self.get_state()
+
+    def __setstate__(self, state: tuple[int, int]) -> None:
+        self._lock = threading.Lock()
+        self.set_state(state)
+
+
+#: What functions draw from if no generator is named.
+DEFAULT = Generator(0)
+
+
+def manual_seed(seed: int) -> Generator:
+    """Begin the common stream of random numbers again."""
+    return DEFAULT.manual_seed(seed)
+
+
+def _drawn(
+    kernel: str,
+    size: tuple[Any, ...],
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    generator: Generator | None,
+    **options: Any,
+) -> Tensor:
+    shape = _dims.sizes(kernel, size)
+    place = find_device(device if device is not None else "cpu")
+    count = 1
+    for each in shape:
+        count *= each
+    seed, offset = (generator or DEFAULT).take(count)
+    array = place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options)
+    found = wrap(array, place)
+    found = found if dtype is None else found.to(as_dtype(dtype))
+    if requires_grad:
+        found.requires_grad = True
+    return found
+
+
+def rand(
+    *size: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Return numbers drawn evenly from 0 up to, not including, 1."""
+    kind = as_dtype(dtype or float32).numpy
+    return _drawn("uniform", size, None, device, requires_grad, generator, dtype=kind)
+
+
+def randn(
+    *size: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Return numbers drawn from the normal distribution."""
+    kind = as_dtype(dtype or float32).numpy
+    return _drawn("normal", size, None, device, requires_grad, generator, dtype=kind)
+
+
+def randint(
+    low: int,
+    high: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Return whole numbers drawn evenly from low (0 if left out) up to, not including, high."""
+    if size is None:
+        low, high, size = 0, low, high
+    if high <= low:
+        raise OptionError(f"randint: expected low < high, got {low} and {high}")
+    return _drawn(
+        "integers", (tuple(size),), dtype or int64, device, False, generator, low=low, high=high
+    )
+
+
+def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
+    """Return the numbers from 0 to n - 1 in random order."""
+    keys = rand(n, dtype="float64", generator=generator).numpy()
+    place = find_device(device if device is not None else "cpu")
+    return wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
+
+
+def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """Return numbers from 0 to 1 in the shape, type and device of another tensor."""
+    return rand(x.shape, dtype=dtype or x.dtype, device=x.device, generator=generator)
+
+
+def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+    """Return normal numbers in the shape, type and device of another tensor."""
+    return randn(x.shape, dtype=dtype or x.dtype, device=x.device, generator=generator)
+
+
+def bernoulli(x: Tensor, generator: Generator | None = None) -> Tensor:
+    """Return ones with the probabilities x, else zeros."""
+    return (rand_like(x, generator=generator) < x).to(x.dtype)
+
+
+def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Return x with a share p of its elements zero and the others scaled up by 1 / (1 - p)."""
+    if not 0.0 <= p <= 1.0:
+        raise OptionError(f"dropout: expected a probability from 0 to 1, got {p}")
+    if not training or p == 0.0:
+        return x
+    if p == 1.0:
+        return x * 0.0
+    mask = _drawn("mask", (x.shape,), None, x.device, False, None, keep=1.0 - p)
+    return x * (mask.to(x.dtype) * (1.0 / (1.0 - p)))
+
+
+__all__ = [
+    "Generator",
+    "bernoulli",
+    "dropout",
+    "manual_seed",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+]

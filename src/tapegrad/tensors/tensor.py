@@ -1,0 +1,433 @@
+"""Tensor: an array whose operations are recorded. Its methods are the operations of `ops`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tapegrad.backends import Backend
+from tapegrad.backends import device as find_device
+from tapegrad.errors import DTypeError, OptionError
+from tapegrad.tensors import creation, printing
+from tapegrad.tensors.autograd import MODE
+from tapegrad.tensors.base import TensorBase, _Type, wrap
+from tapegrad.tensors.dtypes import DType, as_dtype
+from tapegrad.tensors.ops import elementwise as e
+from tapegrad.tensors.ops import index, matmul, reduce, shape, softmax
+from tapegrad.tensors.registry import Op, define, moved
+
+_TABLE = e.TABLE
+_ADD, _SUB, _MUL, _DIV, _POW = (_TABLE[name] for name in ("add", "sub", "mul", "div", "pow"))
+_NUMBERS = (int, float, TensorBase)
+
+
+class Tensor(TensorBase):
+    """An array of numbers on a device whose operations can be differentiated.
+
+    Made by `tapegrad.tensor`, `zeros`, `randn` and their like. Methods, arguments and defaults are
+    PyTorch's.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> x = tg.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+
+    """
+
+    __array_priority__ = 1000  # NumPy leaves `array * tensor` to us
+    __array_ufunc__ = None
+
+    def __init__(self, data: Any = (), dtype: Any = None, device: Any = None) -> None:
+        made = creation.tensor(data, dtype, device)
+        self._array = made._array
+        self._device = made._device
+
+    # ---- operators --------------------------------------------------------------------------------
+
+    def __add__(self, other: Any) -> Tensor:
+        return _ADD.binary(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return _ADD.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _SUB.binary(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return _SUB.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _MUL.binary(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return _MUL.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __truediv__(self, other: Any) -> Tensor:
+        return _DIV.binary(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return _DIV.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __pow__(self, other: Any) -> Tensor:
+        return power(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __rpow__(self, other: Any) -> Tensor:
+        return _POW.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        return matmul.matmul(self, other) if isinstance(other, TensorBase) else _other(other)
+
+    def __neg__(self) -> Tensor:
+        return e.neg(self)
+
+    def __pos__(self) -> Tensor:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return e.abs(self)
+
+    def __invert__(self) -> Tensor:
+        return e.logical_not(_truth("~", self))
+
+    def __and__(self, other: Any) -> Tensor:
+        return e.logical_and(_truth("&", self), _truth("&", other))
+
+    def __or__(self, other: Any) -> Tensor:
+        return e.logical_or(_truth("|", self), _truth("|", other))
+
+    def __lt__(self, other: Any) -> Tensor:
+        return e.lt(self, other)
+
+    def __le__(self, other: Any) -> Tensor:
+        return e.le(self, other)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return e.gt(self, other)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return e.ge(self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return e.eq(self, other) if isinstance(other, _NUMBERS) else NotImplemented
+
+    def __ne__(self, other: Any) -> Any:
+        return e.ne(self, other) if isinstance(other, _NUMBERS) else NotImplemented
+
+    __hash__ = TensorBase.__hash__
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self.add_(other)
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self.sub_(other)
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self.mul_(other)
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self.div_(other)
+
+    __getitem__ = index.getitem
+    __setitem__ = index.setitem
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter(shape.unbind(self)) if self.ndim else iter(_no_items())
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    # ---- operations -------------------------------------------------------------------------------
+
+    add, sub, mul, div = e.add, e.sub, e.mul, e.div
+    neg, sqrt, square, exp, expm1 = e.neg, e.sqrt, e.square, e.exp, e.expm1
+    log, log1p, log2, log10 = e.log, e.log1p, e.log2, e.log10
+    sin, cos, tan, asin, acos, atan = e.sin, e.cos, e.tan, e.asin, e.acos, e.atan
+    sinh, cosh, tanh, sigmoid, relu = e.sinh, e.cosh, e.tanh, e.sigmoid, e.relu
+    erf, erfc, abs, sign, floor, ceil = e.erf, e.erfc, e.abs, e.sign, e.floor, e.ceil
+    atan2, hypot, minimum, maximum = e.atan2, e.hypot, e.minimum, e.maximum
+    lt, le, gt, ge, eq, ne = e.lt, e.le, e.gt, e.ge, e.eq, e.ne
+    reciprocal, rsqrt = e.reciprocal, e.rsqrt
+    isnan, isinf, isfinite = e.isnan, e.isinf, e.isfinite
+    logical_not, logical_and, logical_or = e.logical_not, e.logical_and, e.logical_or
+    clamp = clip = e.clamp
+    masked_fill = e.masked_fill
+    sum, mean, prod, var, std = reduce.sum, reduce.mean, reduce.prod, reduce.var, reduce.std
+    max, min, amax, amin = reduce.max, reduce.min, reduce.amax, reduce.amin
+    argmax, argmin, cumsum = reduce.argmax, reduce.argmin, reduce.cumsum
+    any, all = reduce.any, reduce.all
+    reshape, view, flatten = shape.reshape, shape.view, shape.flatten
+    permute, transpose, expand = shape.permute, shape.transpose, shape.expand
+    squeeze, unsqueeze, broadcast_to = shape.squeeze, shape.unsqueeze, shape.broadcast_to
+    narrow, split, chunk, unbind = shape.narrow, shape.split, shape.chunk, shape.unbind
+    flip, clone, contiguous = shape.flip, shape.clone, shape.contiguous
+    gather, scatter_add, index_select = index.gather, index.scatter_add, index.index_select
+    tril, triu = index.tril, index.triu
+    matmul, mm, bmm = matmul.matmul, matmul.mm, matmul.bmm
+    softmax, log_softmax, logsumexp = softmax.softmax, softmax.log_softmax, softmax.logsumexp
+
+    def pow(self, exponent: Any) -> Tensor:
+        """Return the elements raised to a power."""
+        return power(self, exponent)
+
+    def where(self, condition: Tensor, other: Any) -> Tensor:
+        """Return the elements where a condition holds, else those of `other`."""
+        return e.where(condition, self, other)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape, or the size of one dimension."""
+        return self.shape if dim is None else self.shape[dim]
+
+    def t(self) -> Tensor:
+        """Return a matrix with rows and columns exchanged."""
+        return self.transpose(0, 1) if self.ndim == 2 else self
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802  everybody's name
+        """The dimensions in reverse order."""
+        return self.permute(tuple(range(self.ndim))[::-1])
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two dimensions exchanged."""
+        return self.transpose(-1, -2)
+
+    # ---- changes in place -------------------------------------------------------------------------
+
+    def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
+        """Add in place."""
+        return _ADD.in_place(self, other if alpha == 1 else other * alpha)
+
+    def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
+        """Subtract in place."""
+        return _SUB.in_place(self, other if alpha == 1 else other * alpha)
+
+    def mul_(self, other: Any) -> Tensor:
+        """Multiply in place."""
+        return _MUL.in_place(self, other)
+
+    def div_(self, other: Any) -> Tensor:
+        """Divide in place."""
+        return _DIV.in_place(self, other)
+
+    def relu_(self) -> Tensor:
+        """Replace negative elements by 0 in place."""
+        return _TABLE["relu"].in_place(self)
+
+    def neg_(self) -> Tensor:
+        """Change the sign in place."""
+        return _TABLE["neg"].in_place(self)
+
+    def exp_(self) -> Tensor:
+        """Replace the elements by their exponentials."""
+        return _TABLE["exp"].in_place(self)
+
+    def sqrt_(self) -> Tensor:
+        """Replace the elements by their square roots."""
+        return _TABLE["sqrt"].in_place(self)
+
+    def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
+        """Bring the elements within bounds in place."""
+        return self.copy_(self.clamp(min, max))
+
+    def copy_(self, source: Tensor) -> Tensor:
+        """Write the elements of another tensor, broadcast, into this one."""
+        index.setitem(self, Ellipsis, source.to(self.device))
+        return self
+
+    def fill_(self, value: Any) -> Tensor:
+        """Write one value everywhere."""
+        index.setitem(self, Ellipsis, value)
+        return self
+
+    def zero_(self) -> Tensor:
+        """Write zeros everywhere."""
+        return self.fill_(0)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether operations on it are recorded."""
+        self.requires_grad = requires_grad
+        return self
+
+    def detach_(self) -> Tensor:
+        """Forget where it came from."""
+        self._node, self._index, self._requires_grad = None, 0, False
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same elements without history."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._array, self._device = value._array, value._device
+        self._changed()
+
+    # ---- types and devices ------------------------------------------------------------------------
+
+    def to(self, *wanted: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Return it in another number type, on another device, or as another tensor is."""
+        for each in wanted:
+            if isinstance(each, TensorBase):
+                dtype, device = each.dtype, each.device
+            elif isinstance(each, Backend) or (isinstance(each, str) and _names_device(each)):
+                device = each
+            elif not isinstance(each, bool):
+                dtype = each
+        found = self if dtype is None else shape.cast(self, as_dtype(dtype))
+        if device is not None and (place := find_device(device)) is not found._device:
+            moved_there: Tensor = _TO(found, device=place)
+            return moved_there
+        return found
+
+    def type(self, dtype: Any) -> Tensor:
+        """Return it in another number type."""
+        return self.to(as_dtype(dtype))
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """Return it in the number type of another tensor."""
+        return self.to(other.dtype)
+
+    def float(self) -> Tensor:
+        """Return it as float32."""
+        return self.to("float32")
+
+    def double(self) -> Tensor:
+        """Return it as float64."""
+        return self.to("float64")
+
+    def int(self) -> Tensor:
+        """Return it as int32."""
+        return self.to("int32")
+
+    def long(self) -> Tensor:
+        """Return it as int64."""
+        return self.to("int64")
+
+    def bool(self) -> Tensor:
+        """Return which elements are not 0."""
+        return self.to("bool")
+
+    def cpu(self) -> Tensor:
+        """Return it on the CPU."""
+        return self.to("cpu")
+
+    # ---- copies -----------------------------------------------------------------------------------
+
+    def new_zeros(self, *size: Any) -> Tensor:
+        """Return zeros of its type and device."""
+        return creation.zeros(*size, dtype=self.dtype, device=self.device)
+
+    def new_tensor(self, data: Any) -> Tensor:
+        """Return numbers as a tensor of its type and device."""
+        return creation.tensor(data, dtype=self.dtype, device=self.device)
+
+    def __copy__(self) -> Tensor:
+        return self.detach().requires_grad_(self._requires_grad)
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
+        if self._node is not None:
+            raise OptionError("deepcopy: only leaves can be copied with their gradients; detach()")
+        made = type(self).__new__(type(self))
+        made.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _TRANSIENT})
+        made._array = self._array.copy()
+        made.grad = None if self.grad is None else self.grad.detach().clone()
+        memo[id(self)] = made
+        return made
+
+    def __reduce__(self) -> Any:
+        if self._node is not None:
+            raise OptionError("pickle: a result has a history that cannot be saved; detach() first")
+        array = self._device.to_numpy(self._array)
+        return _restored, (type(self), array, self._device.name, self._requires_grad)
+
+    def __repr__(self) -> str:
+        return printing.text(self)
+
+
+_TRANSIENT = ("_cell", "_hooks", "_accumulated", "grad", "_array")
+_Type.tensor = Tensor
+
+
+def _restored(cls: type, array: Any, device: str, requires_grad: bool) -> Tensor:
+    place = find_device(device)
+    made: Tensor = cls.__new__(cls)
+    made._array, made._device = place.from_numpy(array), place
+    made._requires_grad = requires_grad
+    return made
+
+
+def power(x: Tensor, exponent: Any) -> Tensor:
+    """Return the elements raised to a power; 2, 1/2 and the like by their shorter ways."""
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
+        if exponent == 2:
+            return e.square(x)
+        if exponent == 1:
+            return e.mul(x, 1)
+        if exponent == 0.5:
+            return e.sqrt(x)
+        if exponent == -1:
+            return e.reciprocal(x)
+        if exponent == 3:
+            return e.mul(e.square(x), x)
+    return _POW.binary(x, exponent)
+
+
+def _other(value: Any) -> Any:
+    """Turn down operands that are neither numbers nor tensors."""
+    if hasattr(value, "__array__") and getattr(value, "ndim", None) == 0:
+        raise DTypeError(
+            f"expected a tensor or a number, got a NumPy {type(value).__name__}; "
+            "use .item() or tg.tensor"
+        )
+    return NotImplemented
+
+
+def _truth(op: str, value: Any) -> Any:
+    kind = value._array.dtype.kind if isinstance(value, TensorBase) else "b"
+    if kind != "b":
+        raise DTypeError(f"{op}: expected tensors of bool, got {value.dtype}")
+    return value
+
+
+def _no_items() -> list[Tensor]:
+    raise DTypeError("a tensor without dimensions has no elements to go over; use item()")
+
+
+def _names_device(text: str) -> bool:
+    try:
+        find_device(text)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:
+    return x.shape
+
+
+class _ToDevice(Op):
+    """The way to another device and, for gradients, back."""
+
+    def __call__(self, *inputs: Tensor, **attrs: Any) -> Tensor:
+        """Copy the elements there."""
+        (x,) = inputs
+        out = creation.to_device(x, attrs["device"])
+        if MODE.enabled and x._requires_grad:
+            self._record((x,), (out,), {"device": x._device}, x._device)
+        return out
+
+
+_TO = _ToDevice(
+    name="to_device",
+    function="",
+    doc="a copy on another device",
+    rule=_to_kernel_rule,
+    vjp=lambda node, g: g.to(node.attrs["device"]),
+    cost=lambda x, **_: moved(x.shape),
+    samples=[],
+)
+
+__all__ = ["DType", "Tensor", "define", "power", "wrap"]
