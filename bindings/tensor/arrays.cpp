@@ -71,6 +71,14 @@ bool strides_are_whole(PyArrayObject* array) {
     return true;
 }
 
+/// Complex numbers are aligned to half their size; they are moved as wholes.
+bool address_is_whole(PyArrayObject* array) {
+    const auto size = static_cast<std::uintptr_t>(PyArray_ITEMSIZE(array));
+    return reinterpret_cast<std::uintptr_t>(PyArray_DATA(array)) %
+               std::min<std::uintptr_t>(size, 8) ==
+           0;
+}
+
 void release_block(PyObject* capsule) {
     give_block(PyCapsule_GetPointer(capsule, nullptr),
                reinterpret_cast<std::size_t>(PyCapsule_GetContext(capsule)));
@@ -162,6 +170,41 @@ Array indices(const char* what, nb::handle object) {
     Array wide = fresh(Shape(array.view), DType::i64);
     copy(wide.view, array.view);
     return wide;
+}
+
+Array items(const char* what, nb::handle object) {
+    if (!PyArray_Check(object.ptr()))
+        raise("DTypeError",
+              std::string(what) + ": expected an array, got " + type_name(object.ptr()));
+    PyArrayObject* array = array_of(object);
+    const npy_intp size = PyArray_ITEMSIZE(array);
+    const bool plain = size >= 1 && size <= 16 && (size & (size - 1)) == 0 &&
+                       !PyDataType_REFCHK(PyArray_DESCR(array));
+    if (!plain)
+        raise("DTypeError", std::string(what) + ": expected numbers of 1 to 16 bytes, got dtype " +
+                                dtype_text(object));
+    if (PyArray_NDIM(array) > max_dims)
+        raise("ShapeError", std::string(what) + ": expected at most " + std::to_string(max_dims) +
+                                " dimensions, got " + std::to_string(PyArray_NDIM(array)));
+    if (PyArray_ISALIGNED(array) && strides_are_whole(array) && address_is_whole(array))
+        return array_from(nb::borrow(object), DType::b8);
+    nb::object copy = nb::steal(PyArray_NewCopy(array, NPY_CORDER));
+    if (!copy.is_valid()) throw nb::python_error();
+    return array_from(std::move(copy), DType::b8);
+}
+
+Array contiguous_items(const char* what, nb::handle object) {
+    Array array = items(what, object);
+    if (PyArray_IS_C_CONTIGUOUS(array_of(array.object))) return array;
+    Array out = fresh_items(Shape(array.view), array);
+    unlocked(array.view.size(), [&] { copy_items(out.view, array.view); });
+    return out;
+}
+
+Array fresh_items(const Shape& shape, const Array& model) {
+    PyArray_Descr* descr = PyArray_DESCR(array_of(model.object));
+    Py_INCREF(descr);
+    return array_from(fresh_object(shape, descr), model.view.type);
 }
 
 nb::object fresh_object(const Shape& shape, PyArray_Descr* descr) {

@@ -61,13 +61,20 @@ Array contiguous(const char* what, nb::handle object, unsigned types);
 Array contiguous_like(const char* what, nb::handle object, const View& model);
 /// A contiguous vector of `count` elements of the type of `model`; None gives an empty Array.
 Array parameter(const char* what, nb::handle object, DType type, Size count);
+/// An array of any dtype whose elements have 1, 2, 4, 8 or 16 bytes and are no Python objects; its
+/// view's type means nothing.
+Array items(const char* what, nb::handle object);
+/// The same, C-contiguous.
+Array contiguous_items(const char* what, nb::handle object);
 /// A contiguous array of int64.
 Array indices(const char* what, nb::handle object);
 
 /// A result; its memory is not set.
 Array fresh(const Shape& shape, DType type);
 Array fresh_like(const View& view);
-/// Fresh of NumPy's own type (any).
+/// A result of the dtype of an array, whatever it is.
+Array fresh_items(const Shape& shape, const Array& model);
+/// A new array of any dtype; takes the reference to it.
 nb::object fresh_object(const Shape& shape, PyArray_Descr* descr);
 /// A copy of the array in C order.
 Array copied(const Array& array);
@@ -91,7 +98,9 @@ auto unlocked(Size work, Body body) {
     return body();
 }
 
+void bind_index(nb::module_& m);
 void bind_memory(nb::module_& m);
+void bind_random(nb::module_& m);
 void bind_reduce(nb::module_& m);
 
 }  // namespace tapegrad::bindings

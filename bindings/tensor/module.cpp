@@ -25,4 +25,6 @@ NB_MODULE(_tensor, m) {
     m.def("set_isa", &choose_isa, nb::arg("name"), "Uses another instruction set from now on.");
     bind_memory(m);
     bind_reduce(m);
+    bind_index(m);
+    bind_random(m);
 }

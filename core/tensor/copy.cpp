@@ -2,8 +2,8 @@
 //
 // Dimensions are ordered by the destination's strides and joined where both arrays allow it. What
 // is left is a loop over one dimension within loops over the others. A source that is contiguous
-// along another dimension than the destination (a transposed one) is read in strips of it, so that
-// each cache line is used whole.
+// along another dimension than the destination (a transposed one) is copied in tiles, so that each
+// cache line is used whole.
 #include "copy.h"
 
 #include <algorithm>
@@ -86,24 +86,34 @@ void run(char* to, const char* from, const Dim& dim) {
             static_cast<D>(*reinterpret_cast<const S*>(from + i * dim.from));
 }
 
-/// Two dimensions of which `outer` is contiguous in the source.
+/// Two dimensions of which `outer` is contiguous in the source: square tiles, read along it and
+/// written along `inner`.
 template <class D, class S>
-void run_strips(char* to, const char* from, const Dim& outer, const Dim& inner) {
-    constexpr Size strip = 16;
-    for (Size first = 0; first < outer.size; first += strip) {
-        const Dim part{std::min(strip, outer.size - first), outer.to, outer.from};
-        for (Size j = 0; j < inner.size; ++j)
-            run<D, S>(to + first * outer.to + j * inner.to,
-                      from + first * outer.from + j * inner.from, part);
-    }
+void run_tiles(char* to, const char* from, const Dim& outer, const Dim& inner) {
+    constexpr Size side = 16;
+    D tile[side][side];
+    for (Size i0 = 0; i0 < outer.size; i0 += side)
+        for (Size j0 = 0; j0 < inner.size; j0 += side) {
+            const Size height = std::min(side, outer.size - i0);
+            const Size width = std::min(side, inner.size - j0);
+            const char* source = from + i0 * outer.from + j0 * inner.from;
+            for (Size j = 0; j < width; ++j)
+                for (Size i = 0; i < height; ++i)
+                    tile[i][j] = static_cast<D>(
+                        *reinterpret_cast<const S*>(source + i * outer.from + j * inner.from));
+            char* target = to + i0 * outer.to + j0 * inner.to;
+            for (Size i = 0; i < height; ++i)
+                for (Size j = 0; j < width; ++j)
+                    *reinterpret_cast<D*>(target + i * outer.to + j * inner.to) = tile[i][j];
+        }
 }
 
 template <class D, class S>
-void walk(char* to, const char* from, const Dim* dims, int count, bool strips) {
+void walk(char* to, const char* from, const Dim* dims, int count, bool tiles) {
     if (count == 1) return run<D, S>(to, from, dims[0]);
-    if (count == 2 && strips) return run_strips<D, S>(to, from, dims[0], dims[1]);
+    if (count == 2 && tiles) return run_tiles<D, S>(to, from, dims[0], dims[1]);
     for (Size i = 0; i < dims[0].size; ++i)
-        walk<D, S>(to + i * dims[0].to, from + i * dims[0].from, dims + 1, count - 1, strips);
+        walk<D, S>(to + i * dims[0].to, from + i * dims[0].from, dims + 1, count - 1, tiles);
 }
 
 template <class D, class S>
@@ -111,12 +121,12 @@ void copy_as(const View& dst, const View& src) {
     const Size total = dst.size();
     if (!total) return;
     Dims loop = ordered_dims(dst, src);
-    const bool strips = bring_source_near(loop, sizeof(S));
+    const bool tiles = bring_source_near(loop, sizeof(S));
     in_parallel(loop.dims[0].size, total, [&](Size low, Size high) {
         Dims part = loop;
         part.dims[0].size = high - low;
         walk<D, S>(dst.data + low * loop.dims[0].to, src.data + low * loop.dims[0].from, part.dims,
-                   part.count, strips);
+                   part.count, tiles);
     });
 }
 

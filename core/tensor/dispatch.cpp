@@ -18,18 +18,17 @@ struct Variant {
 
 }  // namespace
 
-#define TG_DECLARE(isa)                                 \
-    namespace isa {                                     \
-    extern const ReduceKernels<float> reduce_float;     \
-    extern const ReduceKernels<double> reduce_double;   \
-    extern const SoftmaxKernels<float> softmax_float;   \
-    extern const SoftmaxKernels<double> softmax_double; \
+#define TG_DECLARE(isa)                \
+    namespace isa {                    \
+    TG_TABLES(float) TG_TABLES(double) \
     }
-#define TG_VARIANT(isa)                         \
-    {#isa,                                      \
-     InstructionSet::isa,                       \
-     {&isa::reduce_float, &isa::softmax_float}, \
-     {&isa::reduce_double, &isa::softmax_double}},
+#define TG_TABLES(real)                               \
+    extern const ReduceKernels<real> reduce_##real;   \
+    extern const SoftmaxKernels<real> softmax_##real; \
+    extern const RandomKernels<real> random_##real;
+#define TG_VARIANT(isa) \
+    {#isa, InstructionSet::isa, TG_KERNELS(isa, float), TG_KERNELS(isa, double)},
+#define TG_KERNELS(isa, real) {&isa::reduce_##real, &isa::softmax_##real, &isa::random_##real}
 #ifdef TG_HAVE_AVX512
 TG_DECLARE(avx512)
 #endif

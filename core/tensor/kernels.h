@@ -6,6 +6,7 @@
 // AVX-512 object would be an illegal instruction on an older CPU.
 #pragma once
 
+#include "random.h"
 #include "view.h"
 
 namespace tapegrad {
@@ -42,6 +43,7 @@ template <class T>
 struct TensorKernels {
     const ReduceKernels<T>* reduce;
     const SoftmaxKernels<T>* softmax;
+    const RandomKernels<T>* random;
 };
 
 /// The kernels of the instruction set in use: the best this CPU has, or the one TAPEGRAD_ISA names.

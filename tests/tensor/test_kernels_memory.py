@@ -125,5 +125,7 @@ def test_a_forked_child_computes_alone() -> None:
     assert _tensor.reduce("sum", x, (0,)) == 1e6
     child = os.fork()
     if child == 0:
-        os._exit(0 if _tensor.reduce("sum", x, (0,)) == 1e6 and _tensor.get_num_threads() == 1 else 1)
+        os._exit(
+            0 if _tensor.reduce("sum", x, (0,)) == 1e6 and _tensor.get_num_threads() == 1 else 1
+        )
     assert os.waitpid(child, 0)[1] == 0

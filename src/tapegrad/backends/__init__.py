@@ -1,0 +1,1 @@
+"""Where tensors live and what computes on them."""
