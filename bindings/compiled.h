@@ -48,20 +48,6 @@ void check_inputs(const Compiled& c, const char* what, npy_intp got);
 /// A number of threads, 0 for all cores; raises for others.
 int checked_threads(std::optional<int> threads);
 
-/// Releases the interpreter while it lives, if asked to.
-class Unlocked {
-   public:
-    explicit Unlocked(bool release) : state_(release ? PyEval_SaveThread() : nullptr) {}
-    ~Unlocked() {
-        if (state_) PyEval_RestoreThread(state_);
-    }
-    Unlocked(const Unlocked&) = delete;
-    Unlocked& operator=(const Unlocked&) = delete;
-
-   private:
-    PyThreadState* state_;
-};
-
 /// Runs a program in one of the number types.
 inline decltype(Compiled::runner) make_runner(const std::shared_ptr<const Program>& program,
                                               bool is_double) {

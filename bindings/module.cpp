@@ -11,10 +11,6 @@
 namespace tapegrad::bindings {
 namespace {
 
-nb::object error_class(const char* name) {
-    return nb::module_::import_("tapegrad.errors").attr(name);
-}
-
 void translate(const std::exception_ptr& pointer, void*) {
     auto set = [](const char* name, const std::exception& e) {
         PyErr_SetString(error_class(name).ptr(), e.what());
@@ -79,13 +75,6 @@ void check_wanted_isa() {
 }
 
 }  // namespace
-
-void raise(const char* name, const std::string& message) {
-    PyErr_SetString(error_class(name).ptr(), message.c_str());
-    throw nb::python_error();
-}
-
-std::string type_name(PyObject* object) { return Py_TYPE(object)->tp_name; }
 
 }  // namespace tapegrad::bindings
 

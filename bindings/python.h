@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "interpreter.h"
 #include "scalar/graph.h"
 
 namespace tapegrad::bindings {
-
-namespace nb = nanobind;
 
 /// A handle on a scalar node: a counted reference to its graph, and an index.
 struct Var {
@@ -32,11 +31,6 @@ bool to_operand(PyObject* object, Operand& operand);
 /// The Var behind an object, or nullptr.
 const Var* as_var(PyObject* object);
 nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
-
-/// Raises tapegrad.errors.`name` with a message.
-[[noreturn]] void raise(const char* name, const std::string& message);
-/// The type's name, for messages.
-std::string type_name(PyObject* object);
 
 /// Raises GraphError: operands of two graphs.
 [[noreturn]] void raise_two_graphs(const char* op);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels.h"
+#include "processor.h"
 
 namespace tapegrad {
 
@@ -67,13 +68,10 @@ std::atomic<const Isa*>& current() {
 int available_isas(const Isa* (&list)[4]) {
     int count = 0;
 #ifdef TG_HAVE_AVX512
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("fma"))
-        list[count++] = &avx512_isa;
+    if (can_run(InstructionSet::avx512)) list[count++] = &avx512_isa;
 #endif
 #ifdef TG_HAVE_AVX2
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) list[count++] = &avx2_isa;
+    if (can_run(InstructionSet::avx2)) list[count++] = &avx2_isa;
 #endif
 #ifdef TG_HAVE_NEON
     list[count++] = &neon_isa;

@@ -2,13 +2,10 @@
 // threads.
 #include "runner.h"
 
-#include <omp.h>
-#include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <new>
 
@@ -31,12 +28,6 @@ std::size_t cache_bytes() {
     return 512 * 1024;
 }
 
-std::atomic<bool> forked{false};
-
-/// libgomp's workers do not survive a fork, and the child would wait for them for ever.
-[[maybe_unused]] const int fork_handler =
-    pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
-
 /// Sum by halves, in index order, of `count` numbers `stride` apart.
 template <class T>
 T pairwise_sum(const T* values, std::size_t count, std::size_t stride) {
@@ -48,12 +39,6 @@ T pairwise_sum(const T* values, std::size_t count, std::size_t stride) {
 }
 
 }  // namespace
-
-int thread_count(int wanted) {
-    if (forked.load()) return 1;
-    const int cores = omp_get_num_procs();
-    return wanted > 0 ? std::min(wanted, 4 * cores) : cores;
-}
 
 template <class T>
 void Workspace<T>::Free::operator()(void* memory) const {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "program.h"
+#include "threads.h"
 
 namespace tapegrad {
 
@@ -99,10 +100,6 @@ class Runner {
     mutable std::mutex mutex_;
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
 };
-
-/// Threads to use for `wanted` (0: all cores), at most four a core. One in a forked child, where
-/// the pool is gone.
-int thread_count(int wanted);
 
 /// Calls body(workspace, low, high) for contiguous ranges of [0, count), one per thread, each with
 /// a workspace of its own. What a body throws is thrown here.

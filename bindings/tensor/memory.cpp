@@ -1,0 +1,96 @@
+// bindings/tensor/memory.cpp -- new arrays from the pool, copies, and the number of threads.
+#include <algorithm>
+#include <utility>
+
+#include "arrays.h"
+#include "tensor/copy.h"
+#include "tensor/pool.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+nb::object empty(nb::handle shape, nb::handle dtype) {
+    PyArray_Descr* descr = nullptr;
+    const Shape sizes = shape_argument("empty: shape", shape);
+    if (!PyArray_DescrConverter(dtype.ptr(), &descr)) throw nb::python_error();
+    if (PyDataType_HASSUBARRAY(descr)) {
+        Py_DECREF(descr);
+        raise("DTypeError", "empty: expected a dtype without a shape of its own");
+    }
+    return fresh_object(sizes, descr);
+}
+
+/// The bytes that an array reaches.
+std::pair<char*, char*> extent(const View& v) {
+    char *low = v.data, *high = v.data + v.itemsize;
+    for (int d = 0; d < v.ndim; ++d) {
+        const Size reach = (v.shape[d] - 1) * v.strides[d];
+        (reach > 0 ? high : low) += reach;
+    }
+    return {low, high};
+}
+
+bool overlap(const View& a, const View& b) {
+    if (!a.size() || !b.size()) return false;
+    const auto [a_low, a_high] = extent(a);
+    const auto [b_low, b_high] = extent(b);
+    return a_low < b_high && b_low < a_high;
+}
+
+/// src seen in the shape of dst, repeated where it has size 1.
+View broadcast(const View& src, const View& dst) {
+    View out = dst;
+    out.data = src.data, out.type = src.type, out.itemsize = src.itemsize;
+    const int missing = dst.ndim - src.ndim;
+    for (int d = 0; d < dst.ndim; ++d) {
+        const Size size = d < missing ? 1 : src.shape[d - missing];
+        if (missing < 0 || (size != 1 && size != dst.shape[d]))
+            raise("ShapeError", "copy_to: expected src to broadcast to " + text_of(Shape(dst)) +
+                                    ", got shape " + text_of(Shape(src)));
+        out.strides[d] = size == 1 ? 0 : src.strides[d - missing];
+    }
+    return out;
+}
+
+void copy_to(nb::handle dst, nb::handle src) {
+    if (!PyArray_Check(dst.ptr()) || !PyArray_ISWRITEABLE(array_of(dst)))
+        raise("DTypeError",
+              "copy_to: expected dst to be a writable array, got " + type_name(dst.ptr()));
+    Array to = input("copy_to: dst", dst, all_types), from = input("copy_to: src", src, all_types);
+    if (to.object.ptr() != dst.ptr())
+        raise("ShapeError", "copy_to: expected dst to be aligned and in the machine's byte order");
+    if (from.view.ndim > to.view.ndim && from.view.size() == 1) from.view.ndim = 0;
+    if (overlap(to.view, from.view)) from = copied(from);
+    const View source = broadcast(from.view, to.view);
+    unlocked(to.view.size(), [&] { copy(to.view, source); });
+}
+
+void choose_threads(int n) {
+    if (n < 1)
+        raise("OptionError", "set_num_threads: expected 1 or more, got " + std::to_string(n));
+    set_threads(n);
+}
+
+nb::tuple bytes() {
+    const PoolBytes now = pool_bytes();
+    return nb::make_tuple(now.used, now.kept);
+}
+
+}  // namespace
+
+void bind_memory(nb::module_& m) {
+    m.def("empty", &empty, nb::arg("shape"), nb::arg("dtype"),
+          nb::sig("def empty(shape: collections.abc.Sequence[int], dtype: "
+                  "numpy.typing.DTypeLike) -> " ARRAY),
+          "A new array whose memory is not set; large ones come from a pool.");
+    m.def("copy_to", &copy_to, nb::arg("dst"), nb::arg("src"),
+          nb::sig("def copy_to(dst: " ARRAY ", src: " ARRAY ") -> None"),
+          "Copies src, cast and broadcast, to dst.");
+    m.def("pool_bytes", &bytes, nb::sig("def pool_bytes() -> tuple[int, int]"),
+          "Bytes of large arrays in use, and bytes kept for reuse.");
+    m.def("empty_pool", &empty_pool, "Returns the memory kept for reuse to the system.");
+    m.def("set_num_threads", &choose_threads, nb::arg("n"), "Threads that kernels use.");
+    m.def("get_num_threads", &threads, "Threads that kernels use.");
+}
+
+}  // namespace tapegrad::bindings

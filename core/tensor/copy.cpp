@@ -1,0 +1,156 @@
+// core/tensor/copy.cpp -- elements from one array to another, with casts and any strides.
+//
+// Dimensions are ordered by the destination's strides and joined where both arrays allow it. What
+// is left is a loop over one dimension within loops over the others. A source that is contiguous
+// along another dimension than the destination (a transposed one) is copied in tiles, so that each
+// cache line is used whole.
+#include "copy.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "threads.h"
+
+namespace tapegrad {
+namespace {
+
+struct Item16 {
+    std::uint64_t a, b;
+};
+
+struct Dim {
+    Size size, to, from;  ///< strides in bytes
+};
+
+struct Dims {
+    int count = 0;
+    Dim dims[max_dims + 1];
+
+    void add(Dim dim) {
+        if (dim.size == 1) return;
+        if (count) {
+            Dim& last = dims[count - 1];
+            if (last.to == dim.size * dim.to && last.from == dim.size * dim.from) {
+                last = {last.size * dim.size, dim.to, dim.from};
+                return;
+            }
+        }
+        dims[count++] = dim;
+    }
+};
+
+Dims ordered_dims(const View& dst, const View& src) {
+    Dim all[max_dims];
+    for (int d = 0; d < dst.ndim; ++d) all[d] = {dst.shape[d], dst.strides[d], src.strides[d]};
+    std::stable_sort(all, all + dst.ndim,
+                     [](const Dim& a, const Dim& b) { return std::abs(a.to) > std::abs(b.to); });
+    Dims out;
+    for (int d = 0; d < dst.ndim; ++d) out.add(all[d]);
+    if (!out.count) out.dims[out.count++] = {1, 0, 0};
+    return out;
+}
+
+/// Puts a dimension in which the source is contiguous next to the innermost one.
+bool bring_source_near(Dims& loop, Size from_itemsize) {
+    if (loop.count < 2 || std::abs(loop.dims[loop.count - 1].from) <= from_itemsize) return false;
+    for (int d = loop.count - 2; d >= 0; --d)
+        if (std::abs(loop.dims[d].from) == from_itemsize) {
+            std::rotate(loop.dims + d, loop.dims + d + 1, loop.dims + loop.count - 1);
+            return true;
+        }
+    return false;
+}
+
+template <class D, class S>
+void run(char* to, const char* from, const Dim& dim) {
+    if constexpr (std::is_same_v<D, S>)
+        if (dim.to == Size(sizeof(D)) && dim.from == Size(sizeof(S))) {
+            std::memcpy(to, from, static_cast<std::size_t>(dim.size) * sizeof(D));
+            return;
+        }
+    if (dim.to == Size(sizeof(D)) && dim.from == Size(sizeof(S))) {
+        D* out = reinterpret_cast<D*>(to);
+        const S* in = reinterpret_cast<const S*>(from);
+        for (Size i = 0; i < dim.size; ++i) out[i] = static_cast<D>(in[i]);
+        return;
+    }
+    if (dim.from == 0) {
+        const D value = static_cast<D>(*reinterpret_cast<const S*>(from));
+        for (Size i = 0; i < dim.size; ++i) *reinterpret_cast<D*>(to + i * dim.to) = value;
+        return;
+    }
+    for (Size i = 0; i < dim.size; ++i)
+        *reinterpret_cast<D*>(to + i * dim.to) =
+            static_cast<D>(*reinterpret_cast<const S*>(from + i * dim.from));
+}
+
+/// Two dimensions of which `outer` is contiguous in the source: square tiles, read along it and
+/// written along `inner`.
+template <class D, class S>
+void run_tiles(char* to, const char* from, const Dim& outer, const Dim& inner) {
+    constexpr Size side = 16;
+    D tile[side][side];
+    for (Size i0 = 0; i0 < outer.size; i0 += side)
+        for (Size j0 = 0; j0 < inner.size; j0 += side) {
+            const Size height = std::min(side, outer.size - i0);
+            const Size width = std::min(side, inner.size - j0);
+            const char* source = from + i0 * outer.from + j0 * inner.from;
+            for (Size j = 0; j < width; ++j)
+                for (Size i = 0; i < height; ++i)
+                    tile[i][j] = static_cast<D>(
+                        *reinterpret_cast<const S*>(source + i * outer.from + j * inner.from));
+            char* target = to + i0 * outer.to + j0 * inner.to;
+            for (Size i = 0; i < height; ++i)
+                for (Size j = 0; j < width; ++j)
+                    *reinterpret_cast<D*>(target + i * outer.to + j * inner.to) = tile[i][j];
+        }
+}
+
+template <class D, class S>
+void walk(char* to, const char* from, const Dim* dims, int count, bool tiles) {
+    if (count == 1) return run<D, S>(to, from, dims[0]);
+    if (count == 2 && tiles) return run_tiles<D, S>(to, from, dims[0], dims[1]);
+    for (Size i = 0; i < dims[0].size; ++i)
+        walk<D, S>(to + i * dims[0].to, from + i * dims[0].from, dims + 1, count - 1, tiles);
+}
+
+template <class D, class S>
+void copy_as(const View& dst, const View& src) {
+    const Size total = dst.size();
+    if (!total) return;
+    Dims loop = ordered_dims(dst, src);
+    const bool tiles = bring_source_near(loop, sizeof(S));
+    in_parallel(loop.dims[0].size, total, [&](Size low, Size high) {
+        Dims part = loop;
+        part.dims[0].size = high - low;
+        walk<D, S>(dst.data + low * loop.dims[0].to, src.data + low * loop.dims[0].from, part.dims,
+                   part.count, tiles);
+    });
+}
+
+}  // namespace
+
+void copy(const View& dst, const View& src) {
+    with_type(dst.type, [&](auto d) {
+        with_type(src.type, [&](auto s) { copy_as<decltype(d), decltype(s)>(dst, src); });
+    });
+}
+
+void copy_items(const View& dst, const View& src) {
+    switch (dst.itemsize) {
+        case 1:
+            return copy_as<std::uint8_t, std::uint8_t>(dst, src);
+        case 2:
+            return copy_as<std::uint16_t, std::uint16_t>(dst, src);
+        case 4:
+            return copy_as<std::uint32_t, std::uint32_t>(dst, src);
+        case 8:
+            return copy_as<std::uint64_t, std::uint64_t>(dst, src);
+        default:
+            return copy_as<Item16, Item16>(dst, src);
+    }
+}
+
+}  // namespace tapegrad

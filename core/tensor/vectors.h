@@ -1,0 +1,71 @@
+// core/tensor/vectors.h -- parts of vectors, and sums across them, for kernels over arrays.
+#pragma once
+
+#include "scalar/maths.h"
+
+namespace tapegrad {
+namespace TG_ISA {
+namespace {
+
+using Real = TG_REAL;
+constexpr int native = native_lanes<Real>;
+using Vec = Lanes<Real, native>;
+
+/// The first `count` lanes from memory, which is not touched beyond; the others are `fill`.
+TG_INLINE Vec load_first(const Real* from, Size count, Real fill) {
+#if TG_AVX512
+    if constexpr (sizeof(Real) == 8)
+        return Vec::of(
+            Vec::V(_mm512_mask_loadu_pd(__m512d(Vec(fill).v), __mmask8((1u << count) - 1), from)));
+    else
+        return Vec::of(
+            Vec::V(_mm512_mask_loadu_ps(__m512(Vec(fill).v), __mmask16((1u << count) - 1), from)));
+#else
+    Real values[native];
+    Vec(fill).store(values);
+    for (Size i = 0; i < count; ++i) values[i] = from[i];
+    return Vec::load(values);
+#endif
+}
+
+TG_INLINE void store_first(Vec a, Real* to, Size count) {
+#if TG_AVX512
+    if constexpr (sizeof(Real) == 8)
+        _mm512_mask_storeu_pd(to, __mmask8((1u << count) - 1), __m512d(a.v));
+    else
+        _mm512_mask_storeu_ps(to, __mmask16((1u << count) - 1), __m512(a.v));
+#else
+    Real values[native];
+    a.store(values);
+    for (Size i = 0; i < count; ++i) to[i] = values[i];
+#endif
+}
+
+/// A whole vector, or its first lanes where fewer are left.
+TG_INLINE Vec load_up_to(const Real* from, Size left, Real fill) {
+    return left >= native ? Vec::load(from) : load_first(from, left, fill);
+}
+TG_INLINE void store_up_to(Vec a, Real* to, Size left) {
+    if (left >= native)
+        a.store(to);
+    else
+        store_first(a, to, left);
+}
+
+/// All lanes combined, halves with halves.
+template <int K = native / 2, class Combine>
+TG_INLINE Real across(Vec a, Combine combine) {
+    a = combine(a, a.template exchanged<K>());
+    if constexpr (K > 1)
+        return across<K / 2>(a, combine);
+    else
+        return a[0];
+}
+
+TG_INLINE Real sum_across(Vec a) {
+    return across(a, [](Vec p, Vec q) TG_LAMBDA { return p + q; });
+}
+
+}  // namespace
+}  // namespace TG_ISA
+}  // namespace tapegrad
