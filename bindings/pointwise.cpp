@@ -19,8 +19,8 @@ namespace {
 
 int wanted_threads = 0;  ///< 0: all cores
 
-constexpr int typenums[] = {NPY_BOOL, NPY_INT32, NPY_INT64, NPY_FLOAT32, NPY_FLOAT64};
-constexpr const char* type_names[] = {"bool", "int32", "int64", "float32", "float64"};
+constexpr int typenums[] = {NPY_FLOAT32, NPY_FLOAT64, NPY_INT32, NPY_INT64, NPY_BOOL};
+constexpr const char* type_names[] = {"float32", "float64", "int32", "int64", "bool"};
 
 int typenum(DType type) { return typenums[static_cast<int>(type)]; }
 const char* name_of(DType type) { return type_names[static_cast<int>(type)]; }
@@ -29,17 +29,17 @@ bool dtype_of(PyArrayObject* array, DType& type) {
     if (!PyArray_ISNOTSWAPPED(array)) return false;
     switch (PyArray_TYPE(array)) {
         case NPY_BOOL:
-            return type = DType::boolean, true;
+            return type = DType::b8, true;
         case NPY_FLOAT32:
-            return type = DType::float32, true;
+            return type = DType::f32, true;
         case NPY_FLOAT64:
-            return type = DType::float64, true;
+            return type = DType::f64, true;
         default:
             break;
     }
     if (!PyArray_ISSIGNED(array)) return false;
-    if (PyArray_ITEMSIZE(array) == 4) return type = DType::int32, true;
-    if (PyArray_ITEMSIZE(array) == 8) return type = DType::int64, true;
+    if (PyArray_ITEMSIZE(array) == 4) return type = DType::i32, true;
+    if (PyArray_ITEMSIZE(array) == 8) return type = DType::i64, true;
     return false;
 }
 
@@ -69,14 +69,14 @@ Item item_of(const char* op, PyObject* object) {
         return item;
     }
     if (PyBool_Check(object)) {
-        item.type = DType::boolean;
+        item.type = DType::b8;
         item.truth = object == Py_True;
     } else if (PyLong_Check(object)) {
-        item.type = DType::int64;
+        item.type = DType::i64;
         item.whole = PyLong_AsLongLong(object);
         if (item.whole == -1 && PyErr_Occurred()) throw nb::python_error();
     } else {
-        item.type = DType::float64;
+        item.type = DType::f64;
         item.real = PyFloat_AsDouble(object);
         if (item.real == -1.0 && PyErr_Occurred()) {
             PyErr_Clear();
@@ -93,16 +93,14 @@ DType promoted(std::span<const Item> items) {
     int ranks[3] = {-1, -1, -1};  // arrays with dimensions, without, numbers
     for (const Item& item : items) {
         const int place = !item.array ? 2 : PyArray_NDIM(item.array) == 0 ? 1 : 0;
-        const DType type = place == 2 && item.type == DType::float64 ? DType::float32 : item.type;
-        ranks[place] = std::max(ranks[place], static_cast<int>(type));
+        const DType type = place == 2 && item.type == DType::f64 ? DType::f32 : item.type;
+        ranks[place] = std::max(ranks[place], rank_of(type));
     }
-    const auto kind = [](int rank) {
-        return rank < 0 ? -1 : rank == 0 ? 0 : is_floating(static_cast<DType>(rank)) ? 2 : 1;
-    };
+    const auto kind = [](int rank) { return rank < 0 ? -1 : kind_of(of_rank(rank)); };
     int out = ranks[0];
     for (int place : {1, 2})
         if (kind(ranks[place]) > kind(out)) out = std::max(out, ranks[place]);
-    return static_cast<DType>(out);
+    return of_rank(out);
 }
 
 // ---- shapes -----------------------------------------------------------------------------------
@@ -171,8 +169,6 @@ nb::object new_array(const Extent& extent, DType type) {
     return out;
 }
 
-int kind(DType type) { return type == DType::boolean ? 0 : is_floating(type) ? 2 : 1; }
-
 /// A given array for the result, checked.
 PyArrayObject* result_array(const char* op, PyObject* given, const Extent& extent, DType type) {
     if (!PyArray_Check(given))
@@ -180,7 +176,7 @@ PyArrayObject* result_array(const char* op, PyObject* given, const Extent& exten
               std::string(op) + ": expected an array for the result, got " + type_name(given));
     PyArrayObject* array = array_of(given);
     DType own;
-    if (!dtype_of(array, own) || kind(own) < kind(type))
+    if (!dtype_of(array, own) || kind_of(own) < kind_of(type))
         raise("DTypeError", std::string(op) + ": a result of type " + name_of(type) +
                                 " cannot be stored in this array; convert it first");
     if (PyArray_NDIM(array) != extent.ndim ||
@@ -259,9 +255,9 @@ nb::object apply_dense(Op op, std::span<Item> items, DType type) {
 nb::object apply(Op op, std::span<Item> items, PyObject* out) {
     const char* name = info(op).name;
     DType type = promoted(op == Op::where ? items.subspan(1) : items);
-    if (!is_floating(type) && !works_on_integers(op)) type = DType::float32;
-    const DType compute = type == DType::boolean ? DType::int32 : type;
-    const DType result_type = is_comparison(op) ? DType::boolean : type;
+    if (!is_floating(type) && !works_on_integers(op)) type = DType::f32;
+    const DType compute = type == DType::b8 ? DType::i32 : type;
+    const DType result_type = is_comparison(op) ? DType::b8 : type;
     if (out == Py_None && op != Op::where && result_type == compute && alike(items, type))
         return apply_dense(op, items, type);
     const Extent extent = broadcast(name, items);
@@ -328,7 +324,7 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
     std::vector<Item> items;
     for (nb::handle each : operands) items.push_back(item_of("elementwise", each.ptr()));
     const Extent extent = broadcast("elementwise", items);
-    const DType type = c.is_double() ? DType::float64 : DType::float32;
+    const DType type = c.is_double() ? DType::f64 : DType::f32;
     std::vector<nb::object> results, keep;
     std::vector<PyArrayObject*> given;
     if (out.is_none()) {

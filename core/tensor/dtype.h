@@ -1,46 +1,38 @@
-// core/tensor/dtype.h -- the number types of tensors.
+// core/tensor/dtype.h -- how the number types of tensors relate.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
+
+#include "view.h"
 
 namespace tapegrad {
 
-/// In the order of promotion: two of them give the later one.
-enum class DType : std::uint8_t { boolean, int32, int64, float32, float64 };
-
+/// The place in the order of promotion: two types give the higher one.
+constexpr int rank_of(DType type) {
+    constexpr int ranks[] = {3, 4, 1, 2, 0};
+    return ranks[static_cast<std::size_t>(type)];
+}
+constexpr DType of_rank(int rank) {
+    constexpr DType types[] = {DType::b8, DType::i32, DType::i64, DType::f32, DType::f64};
+    return types[rank];
+}
 constexpr std::size_t size_of(DType type) {
-    constexpr std::size_t sizes[] = {1, 4, 8, 4, 8};
+    constexpr std::size_t sizes[] = {4, 8, 4, 8, 1};
     return sizes[static_cast<std::size_t>(type)];
 }
-constexpr bool is_floating(DType type) { return type >= DType::float32; }
+constexpr bool is_floating(DType type) { return type == DType::f32 || type == DType::f64; }
+/// 0 for bool, 1 for whole numbers, 2 for floating point.
+constexpr int kind_of(DType type) { return type == DType::b8 ? 0 : is_floating(type) ? 2 : 1; }
 
 /// The type behind a C++ type.
 template <class T>
 constexpr DType dtype_of() {
-    if constexpr (std::is_same_v<T, double>) return DType::float64;
-    if constexpr (std::is_same_v<T, float>) return DType::float32;
-    if constexpr (std::is_same_v<T, std::int64_t>) return DType::int64;
-    if constexpr (std::is_same_v<T, std::int32_t>) return DType::int32;
-    return DType::boolean;
-}
-
-/// Calls body with a value of the C++ type behind `type`.
-template <class Body>
-decltype(auto) with_type(DType type, Body&& body) {
-    switch (type) {
-        case DType::boolean:
-            return body(bool{});
-        case DType::int32:
-            return body(std::int32_t{});
-        case DType::int64:
-            return body(std::int64_t{});
-        case DType::float32:
-            return body(float{});
-        default:
-            return body(double{});
-    }
+    if constexpr (std::is_same_v<T, double>) return DType::f64;
+    if constexpr (std::is_same_v<T, float>) return DType::f32;
+    if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
+    if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
+    return DType::b8;
 }
 
 }  // namespace tapegrad

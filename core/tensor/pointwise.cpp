@@ -9,14 +9,13 @@
 
 #include "integers.h"
 #include "maps.h"
+#include "threads.h"
 
 namespace tapegrad {
 namespace {
 
 /// Elements computed at a time: three operands of doubles stay in the first-level cache.
 constexpr std::int64_t block_size = 1024;
-/// Fewer elements than this are not worth waking threads for.
-constexpr std::int64_t parallel_from = 32 * 1024;
 
 // ---- moving blocks ----------------------------------------------------------------------------
 
@@ -136,14 +135,14 @@ void scatter(const Extent& extent, const Strided& array, std::int64_t first, std
 // ---- one operation ----------------------------------------------------------------------------
 
 /// The operations whose text makes sense for whole numbers.
-#define TG_INTEGER_OPS(X)                                                                       \
-    X(neg)                                                                                      \
-    X(add)                                                                                      \
-    X(sub)                                                                                      \
-    X(mul)                                                                                      \
-    X(square)                                                                                   \
-    X(relu) X(abs) X(sign) X(floor) X(ceil) X(minimum) X(maximum) X(lt) X(le) X(gt) X(ge) X(eq) \
-        X(ne)
+#define TG_INTEGER_OPS(X) \
+    X(neg)                \
+    X(add)                \
+    X(sub)                \
+    X(mul)                \
+    X(square)             \
+    X(relu)               \
+    X(abs) X(sign) X(floor) X(ceil) X(minimum) X(maximum) X(lt) X(le) X(gt) X(ge) X(eq) X(ne)
 
 constexpr bool is_integer_op(Op op) {
     switch (op) {

@@ -17,8 +17,6 @@
 
 namespace tapegrad {
 
-constexpr int max_dims = 32;
-
 /// Strides are in bytes, one per dimension of the result, 0 where the operand is broadcast.
 struct Strided {
     char* data;

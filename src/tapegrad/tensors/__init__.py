@@ -29,7 +29,7 @@ from tapegrad.tensors.ops.reduce import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
-from tapegrad.tensors.tensor import Tensor
+from tapegrad.tensors.methods import Tensor
 
 __all__ = [
     "DType",

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tapegrad.errors import DTypeError, GradError, ShapeError
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 #: Where a gradient goes: a leaf; a node and which of its results; nowhere.
 Edge = Any

@@ -13,7 +13,7 @@ from tapegrad.tensors.autograd import MODE, Hook, Node
 from tapegrad.tensors.dtypes import BY_NUMPY, DType
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 class TensorBase:
@@ -273,7 +273,7 @@ class Handle:
 
 
 class _Type:
-    """The class of results, which tensor.py sets: operations are below it."""
+    """The class of results, which methods.py sets: operations are below it."""
 
     tensor: Any = None
 

@@ -12,7 +12,7 @@ from tapegrad.tensors.autograd import grad
 from tapegrad.tensors.base import TensorBase
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def gradcheck(

@@ -14,7 +14,7 @@ from tapegrad.tensors.dtypes import BY_NUMPY, as_dtype, float32, int64
 from tapegrad.tensors.ops import dims as _dims
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _made(array: Any, device: Any, requires_grad: bool) -> Tensor:

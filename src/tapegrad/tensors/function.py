@@ -11,7 +11,7 @@ from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.random import DEFAULT
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 class Context:

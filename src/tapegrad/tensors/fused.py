@@ -21,7 +21,7 @@ from tapegrad.tensors.autograd import MODE, Node, edge_of
 from tapegrad.tensors.base import TensorBase, wrap
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 #: A tensor, or a number that all elements share.
 Operand = Any

@@ -16,7 +16,7 @@ from tapegrad.tensors.dtypes import as_dtype, float32, int64
 from tapegrad.tensors.ops import dims as _dims
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 class Generator:
@@ -80,7 +80,6 @@ def manual_seed(seed: int) -> Generator:
 def _drawn(
     kernel: str,
     size: tuple[Any, ...],
-    dtype: Any,
     device: Any,
     requires_grad: bool,
     generator: Generator | None,
@@ -94,7 +93,6 @@ def _drawn(
     seed, offset = (generator or DEFAULT).take(count)
     array = place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options)
     found = wrap(array, place)
-    found = found if dtype is None else found.to(as_dtype(dtype))
     if requires_grad:
         found.requires_grad = True
     return found
@@ -109,7 +107,7 @@ def rand(
 ) -> Tensor:
     """Return numbers drawn evenly from 0 up to, not including, 1."""
     kind = as_dtype(dtype or float32).numpy
-    return _drawn("uniform", size, None, device, requires_grad, generator, dtype=kind)
+    return _drawn("uniform", size, device, requires_grad, generator, dtype=kind)
 
 
 def randn(
@@ -121,7 +119,7 @@ def randn(
 ) -> Tensor:
     """Return numbers drawn from the normal distribution."""
     kind = as_dtype(dtype or float32).numpy
-    return _drawn("normal", size, None, device, requires_grad, generator, dtype=kind)
+    return _drawn("normal", size, device, requires_grad, generator, dtype=kind)
 
 
 def randint(
@@ -138,9 +136,8 @@ def randint(
         low, high, size = 0, low, high
     if high <= low:
         raise OptionError(f"randint: expected low < high, got {low} and {high}")
-    return _drawn(
-        "integers", (tuple(size),), dtype or int64, device, False, generator, low=low, high=high
-    )
+    found = _drawn("integers", (tuple(size),), device, False, generator, low=low, high=high)
+    return found.to(as_dtype(dtype or int64))
 
 
 def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
@@ -173,7 +170,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         return x
     if p == 1.0:
         return x * 0.0
-    mask = _drawn("mask", (x.shape,), None, x.device, False, None, keep=1.0 - p)
+    mask = _drawn("mask", (x.shape,), x.device, False, None, keep=1.0 - p)
     return x * (mask.to(x.dtype) * (1.0 / (1.0 - p)))
 
 

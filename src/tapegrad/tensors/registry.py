@@ -13,7 +13,7 @@ from tapegrad.tensors.autograd import MODE, Node, edge_of
 from tapegrad.tensors.base import TensorBase, wrap
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from tapegrad.tensors.ops.matmul import _check_types, matmul
 from tapegrad.tensors.registry import Cost, Sample, define, raw
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _rule(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Any:

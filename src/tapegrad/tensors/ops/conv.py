@@ -11,7 +11,7 @@ from tapegrad.tensors.ops.matmul import _check_types
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 _GEOMETRY = ("stride", "padding", "dilation", "groups")
 

@@ -13,7 +13,7 @@ from tapegrad.tensors.fused import Elementwise, elementwise
 from tapegrad.tensors.registry import REGISTRY, Draw, Sample, define, moved
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 #: The table's operations by name.
 TABLE: dict[str, Elementwise] = {}

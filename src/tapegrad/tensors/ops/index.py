@@ -15,7 +15,7 @@ from tapegrad.tensors.ops.shape import view_of
 from tapegrad.tensors.registry import Draw, Sample, define, moved
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _cost(x: Tensor, *_: Any, **attrs: Any) -> Any:

@@ -10,7 +10,7 @@ from tapegrad.tensors.ops.index import gather
 from tapegrad.tensors.ops.softmax import log_softmax
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _reduced(loss: Tensor, reduction: str) -> Tensor:

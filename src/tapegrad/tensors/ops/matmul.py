@@ -11,7 +11,7 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _check_types(op: str, *tensors: Tensor | None) -> None:

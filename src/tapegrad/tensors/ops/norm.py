@@ -16,7 +16,7 @@ from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.registry import Cost, Sample, define, raw
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _cost(x: Tensor, *_: Any, **attrs: Any) -> Cost:

@@ -10,7 +10,7 @@ from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 
 def _cost(x: Tensor, **_: Any) -> Cost:

@@ -13,7 +13,7 @@ from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 _SAMPLES = [
     Sample((3, 4)),

@@ -12,7 +12,7 @@ from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.registry import Cost, Op, Sample, define, moved
 
 if TYPE_CHECKING:
-    from tapegrad.tensors.tensor import Tensor
+    from tapegrad.tensors.methods import Tensor
 
 _FREE = Cost(0, 0)
 

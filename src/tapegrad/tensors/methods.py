@@ -1,4 +1,4 @@
-"""Tensor: an array whose operations are recorded. Its methods are the operations of `ops`."""
+"""Tensor: the state of `base` with the operations of `ops` as methods."""
 
 from __future__ import annotations
 

@@ -1,0 +1,201 @@
+"""The CPU: kernels of the native core, with oneDNN where it is there.
+
+An array is a NumPy array: its memory, shape and views are NumPy's, its arithmetic is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tapegrad import _tensor
+from tapegrad._core import pointwise
+from tapegrad.backends import Backend, views
+
+try:
+    from tapegrad import _onednn
+except ImportError:  # on machines that it was not built for
+    _onednn = None  # type: ignore[assignment]
+
+Array = Any
+
+
+def _reduce(op: str) -> Callable[..., Array]:
+    return lambda x, dims, keepdim: _tensor.reduce(op, x, dims, keepdim)
+
+
+def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
+    def kernel(x: Array, dim: int) -> tuple[Array, Array]:
+        if not x.ndim:
+            return x.copy(), _tensor.reduce("sum", x != x, (), False)
+        values, places = _tensor.arg_reduce(op, x, dim)
+        shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
+        return values.reshape(shape), places.reshape(shape)
+
+    return kernel
+
+
+def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
+    """Treat an array without dimensions as one element."""
+    return lambda *arrays, dim: (
+        kernel(*arrays, dim) if arrays[0].ndim else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
+    )
+
+
+def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
+    shape = tuple(
+        1 if d in dims else size for d, size in enumerate(x.shape) if keepdim or d not in dims
+    )
+    return _tensor.logsumexp(x, dims).reshape(shape)
+
+
+# ---- indices --------------------------------------------------------------------------------------
+
+
+def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
+    import numpy as np
+
+    count = 1
+    for size in shape:
+        count *= size
+    places = np.arange(count).reshape(shape)[index]
+    out = _zeros((count,), x.dtype)
+    return _tensor.index_put_add(out, places.ravel(), x.reshape(-1)).reshape(shape)
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
+    out = _tensor.empty(shape, dtype)
+    out.fill(0)
+    return out
+
+
+def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
+    shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
+    return _tensor.index_add(_zeros(shape, x.dtype), dim, index, x)
+
+
+# ---- matrices and images --------------------------------------------------------------------------
+
+
+def _fast(array: Array) -> bool:
+    """Tell whether oneDNN has kernels for this array."""
+    return _onednn is not None and array.dtype.char == "f"
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return _onednn.matmul(a, b) if _fast(a) else _tensor.matmul(a, b)
+
+
+def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
+    if _fast(x):
+        return _onednn.linear(x, weight, bias)
+    rows = _tensor.matmul(x.reshape(-1, x.shape[-1]), weight.T)
+    rows = rows if bias is None else pointwise.map2(_ADD, rows, bias, rows)
+    return rows.reshape(*x.shape[:-1], weight.shape[0])
+
+
+def _conv2d(x: Array, weight: Array, bias: Array | None, **geometry: Any) -> Array:
+    module = _onednn if _fast(x) else _tensor
+    return module.conv2d(x, weight, bias, **geometry)
+
+
+def _input_grad(g: Array, weight: Array, shape: Any, **geometry: Any) -> Array:
+    module = _onednn if _fast(g) else _tensor
+    return module.conv2d_input_grad(g, weight, shape, **geometry)
+
+
+def _weight_grad(g: Array, x: Array, shape: Any, **geometry: Any) -> Array:
+    if _fast(g):
+        return _onednn.conv2d_weight_grad(g, x, shape, **geometry, with_bias=False)[0]
+    return _tensor.conv2d_weight_grad(g, x, shape, **geometry)
+
+
+# ---- the device -----------------------------------------------------------------------------------
+
+
+def _copy(x: Array) -> Array:
+    out = _tensor.empty(x.shape, x.dtype)
+    _tensor.copy_to(out, x)
+    return out
+
+
+def _cast(x: Array, dtype: Any) -> Array:
+    out = _tensor.empty(x.shape, dtype)
+    _tensor.copy_to(out, x)
+    return out
+
+
+_ADD = pointwise.op_number("add")
+KERNELS: dict[str, Callable[..., Any]] = {
+    "clone": _copy,
+    "cast": _cast,
+    "where": pointwise.select,
+    "sum": _reduce("sum"),
+    "prod": _reduce("prod"),
+    "amax": _reduce("max"),
+    "amin": _reduce("min"),
+    "any": _reduce("any"),
+    "all": _reduce("all"),
+    "max_dim": _extreme("max"),
+    "min_dim": _extreme("min"),
+    "cumsum": _along(_tensor.cumsum),
+    "put_add": _put_add,
+    "gather": lambda x, index, dim: _tensor.gather(x, dim, index),
+    "scatter_add": lambda x, index, y, dim: _tensor.scatter_add(x, dim, index, y),
+    "index_select": lambda x, index, dim: _tensor.index_select(x, dim, index),
+    "index_add": _index_add,
+    "matmul": _matmul,
+    "linear": _linear,
+    "conv2d": _conv2d,
+    "conv2d_input_grad": _input_grad,
+    "conv2d_weight_grad": _weight_grad,
+    "softmax": _along(_tensor.softmax),
+    "softmax_backward": _along(_tensor.softmax_backward),
+    "log_softmax": _along(_tensor.log_softmax),
+    "log_softmax_backward": _along(_tensor.log_softmax_backward),
+    "logsumexp": _logsumexp,
+    "uniform": _tensor.philox_uniform,
+    "normal": _tensor.philox_normal,
+    "integers": lambda low, high, shape, seed, offset: _tensor.philox_integers(
+        low, high, shape, seed, offset
+    ),
+    "mask": lambda shape, keep, seed, offset: _tensor.philox_mask(shape, keep, seed, offset),
+}
+if hasattr(_tensor, "max_pool2d"):
+    KERNELS |= {
+        "max_pool2d": _tensor.max_pool2d,
+        "avg_pool2d": _tensor.avg_pool2d,
+        "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(
+            g, shape, **attrs
+        ),
+        "adaptive_avg_pool2d": _tensor.adaptive_avg_pool2d,
+        "adaptive_avg_pool2d_backward": _tensor.adaptive_avg_pool2d_backward,
+        "batch_norm_train": _tensor.batch_norm,
+        "batch_norm_backward": _tensor.batch_norm_backward,
+        "layer_norm": _tensor.layer_norm,
+        "layer_norm_backward": _tensor.layer_norm_backward,
+    }
+
+
+class Cpu(Backend):
+    """The native core."""
+
+    name = "cpu"
+    map1 = staticmethod(pointwise.map1)
+    map2 = staticmethod(pointwise.map2)
+    map_program = staticmethod(pointwise.map_program)
+    empty = staticmethod(_tensor.empty)
+
+    def __init__(self) -> None:
+        self.kernels = views.kernels(_tensor.empty) | KERNELS
+
+    def from_numpy(self, array: Any) -> Array:
+        """Return the array itself."""
+        return array
+
+    def to_numpy(self, array: Array) -> Any:
+        """Return the array itself."""
+        return array
+
+
+BACKEND = Cpu()
