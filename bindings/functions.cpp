@@ -10,6 +10,28 @@
 namespace tapegrad::bindings {
 namespace {
 
+// ---- tensors ----------------------------------------------------------------------------------
+
+/// The class of tensors and the module with its functions, once that is loaded. Functions here are
+/// those of Vars and numbers; a tensor among their arguments sends them on.
+PyObject* tensor_class = nullptr;
+PyObject* tensor_functions = nullptr;
+
+void set_tensors(nb::handle type, nb::handle functions) {
+    Py_XSETREF(tensor_class, nb::borrow(type).release().ptr());
+    Py_XSETREF(tensor_functions, nb::borrow(functions).release().ptr());
+}
+
+bool is_tensor(nb::handle object) {
+    return tensor_class && PyObject_TypeCheck(object.ptr(), (PyTypeObject*)tensor_class);
+}
+
+nb::object of_tensors(const char* name, const nb::args& args, const nb::kwargs& kwargs) {
+    if (!tensor_functions)
+        raise("DTypeError", std::string(name) + ": expected Vars, numbers or sequences of them");
+    return nb::handle(tensor_functions).attr(name)(*args, **kwargs);
+}
+
 // ---- sequences of Vars ------------------------------------------------------------------------
 
 struct Sequence {
@@ -26,6 +48,7 @@ struct Sequence {
 };
 
 Sequence parse(const char* op, nb::handle object) {
+    if (is_tensor(object)) throw nb::next_overload();
     if (as_var(object.ptr()))
         raise("ShapeError", std::string(op) + ": expected a sequence of Vars, got one Var; write " +
                                 op + "([a, b, ...])");
@@ -177,11 +200,11 @@ bool any_array(std::initializer_list<nb::handle> objects) {
 
 Operand operand_of(const char* op, nb::handle object) {
     Operand operand;
-    if (!to_operand(object.ptr(), operand))
-        raise("DTypeError", std::string(op) +
-                                ": expected a Var, a real number or an array of them, got " +
-                                type_name(object.ptr()));
-    return operand;
+    if (to_operand(object.ptr(), operand)) return operand;
+    if (is_tensor(object)) throw nb::next_overload();
+    raise("DTypeError", std::string(op) +
+                            ": expected a Var, a real number or an array of them, got " +
+                            type_name(object.ptr()));
 }
 
 template <Op op>
@@ -211,6 +234,25 @@ nb::object where(nb::handle c, nb::handle a, nb::handle b) {
     if (!graph) return nb::float_(condition.number != 0.0 ? first.number : second.number);
     const NodeId ic = condition.in(*graph), ia = first.in(*graph), ib = second.in(*graph);
     return make_var(graph, graph->where(ic, ia, ib));
+}
+
+}  // namespace
+
+namespace {
+
+/// What is no Var, number or sequence of them, or has further arguments, may be a tensor's.
+void bind_for_tensors(nb::module_& f, const std::string& name) {
+    static std::vector<std::unique_ptr<std::string>> texts;  // nanobind keeps the pointers
+    texts.push_back(std::make_unique<std::string>(name));
+    const char* kept = texts.back()->c_str();
+    texts.push_back(std::make_unique<std::string>(
+        "def " + name + "(*args: typing.Any, **kwargs: typing.Any) -> typing.Any"));
+    f.def(
+        kept,
+        [kept](const nb::args& args, const nb::kwargs& kwargs) {
+            return of_tensors(kept, args, kwargs);
+        },
+        nb::sig(texts.back()->c_str()));
 }
 
 }  // namespace
@@ -254,7 +296,10 @@ void bind_functions(nb::module_& m) {
           nb::sig("def softmax(values: collections.abc.Iterable[typing.Any]) -> list[typing.Any]"),
           info(Op::softmax).doc);
     for (const char* name : {"where", "dot", "softmax"}) names.append(name);
+    for (nb::handle each : names) bind_for_tensors(f, nb::cast<std::string>(each));
     f.attr("__all__") = names;
+    m.def("set_tensors", &set_tensors, nb::arg("type"), nb::arg("functions"),
+          "Sends calls with tensors among their arguments on to a module of functions of these.");
 }
 
 }  // namespace tapegrad::bindings

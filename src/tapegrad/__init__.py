@@ -28,10 +28,17 @@ __version__ = "0.1.0"
 
 #: What exists without the engine: errors, and parts that are imported when they are named.
 _ERRORS = [name for name in vars(errors) if name.endswith("Error")]
-_PARTS = ("bench", "cli", "distributed", "scalar", "worker")
+_PARTS = (
+    *("backends", "bench", "cli", "data", "distributed", "io", "models", "nn", "optim", "scalar"),
+    *("tensors", "worker"),
+)
+#: Where the names of the engine are, in the order in which they are looked for.
+_ENGINE = ("tapegrad.verbs", "tapegrad.scalar", "tapegrad.tensors")
 
 if TYPE_CHECKING:
+    from tapegrad import tensors as _tensors
     from tapegrad._core import functions as _functions
+    from tapegrad.tensors import *  # noqa: F403
     from tapegrad._core.functions import *  # noqa: F403
     from tapegrad.scalar import Graph as Graph
     from tapegrad.scalar import Minimum as Minimum
@@ -43,8 +50,6 @@ if TYPE_CHECKING:
     from tapegrad.scalar import Var as Var
     from tapegrad.scalar import VarArray as VarArray
     from tapegrad.scalar import compile as compile
-    from tapegrad.scalar import grad as grad
-    from tapegrad.scalar import gradcheck as gradcheck
     from tapegrad.scalar import hessian as hessian
     from tapegrad.scalar import hvp as hvp
     from tapegrad.scalar import isa as isa
@@ -56,9 +61,12 @@ if TYPE_CHECKING:
     from tapegrad.scalar import to_dot as to_dot
     from tapegrad.scalar import value_and_grad as value_and_grad
     from tapegrad.scalar import vjp as vjp
+    from tapegrad.verbs import grad as grad
+    from tapegrad.verbs import gradcheck as gradcheck
 
     __all__ = ["errors"]
     __all__ += _functions.__all__
+    __all__ += _tensors.__all__
 else:
 
     def __getattr__(name: str) -> Any:
@@ -67,17 +75,20 @@ else:
             return import_module(f"tapegrad.{name}")
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
-        try:
-            engine = import_module("tapegrad.scalar")
-        except ImportError as error:
-            raise AttributeError(f"tapegrad.{name}: the engine is missing: {error}") from error
-        names = engine.__all__
-        globals().update({each: getattr(engine, each) for each in names})
-        globals()["__all__"] = ["errors", *_ERRORS, *names]
-        try:
-            return globals()[name]
-        except KeyError:
-            raise AttributeError(f"module 'tapegrad' has no attribute {name!r}") from None
+        for place in _ENGINE:
+            try:
+                engine = import_module(place)
+            except ImportError as error:
+                raise AttributeError(f"tapegrad.{name}: the engine is missing: {error}") from error
+            if name in engine.__all__:
+                found = globals()[name] = getattr(engine, name)
+                return found
+        if name == "__all__":
+            modules = [import_module(place) for place in _ENGINE]
+            every = {each for module in modules for each in module.__all__}
+            found = globals()["__all__"] = ["errors", *_ERRORS, *sorted(every)]
+            return found
+        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__getattr__("__all__"), *_PARTS})

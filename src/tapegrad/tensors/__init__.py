@@ -1,5 +1,8 @@
 """Tensors: PyTorch-shaped arrays with gradients, eager, on devices."""
 
+import sys
+
+from tapegrad._core import set_tensors
 from tapegrad.backends import device
 from tapegrad.tensors import creation, ops, random
 from tapegrad.tensors.autograd import (
@@ -56,3 +59,4 @@ __all__ = [
 ]
 for _part in (creation, random, *ops.FILES):
     __all__ += [name for name in _part.__all__ if name not in __all__]
+set_tensors(Tensor, sys.modules[__name__])
