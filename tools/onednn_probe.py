@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 LAYOUTS = (None, "plain", "channels_last", "blocked")
 DIRECTIONS = ("forward", "input grad", "weight grad")
@@ -60,7 +60,7 @@ def arrays(case: Case):  # type: ignore[no-untyped-def]
     return [random.standard_normal(shape, dtype=np.float32) for shape in shapes]
 
 
-def torch_calls(case: Case, threads: int, layout: None) -> dict[str, Callable[[], object]]:
+def torch_calls(case: Case, threads: int, layout: str | None) -> dict[str, Callable[[], object]]:
     """Return PyTorch's calls, below autograd."""
     import torch
 
@@ -84,9 +84,7 @@ def torch_calls(case: Case, threads: int, layout: None) -> dict[str, Callable[[]
     }
 
 
-def tapegrad_calls(
-    case: Case, threads: int, layout: str | None
-) -> dict[str, Callable[[], object]]:
+def tapegrad_calls(case: Case, threads: int, layout: str | None) -> dict[str, Callable[[], object]]:
     """Return the same calls of tapegrad's module."""
     from tapegrad import _onednn
 
@@ -126,74 +124,65 @@ def block(call: Callable[[], object], threads: int, seconds: float = 0.05) -> fl
     return best * 1e6
 
 
-def work() -> None:
+def work(side: str) -> None:
     """Answer requests, one JSON line each, until the input ends."""
-    prepare = {"torch": torch_calls, "tapegrad": tapegrad_calls}[sys.argv[2]]
-    known: dict[str, dict[str, Callable[[], object]]] = {}
+    prepare = torch_calls if side == "torch" else tapegrad_calls
     for line in sys.stdin:
         request = json.loads(line)
-        if line not in known:
-            known = {line: prepare(Case(**request["case"]), request["threads"], request["layout"])}
-        times = {name: block(call, request["threads"]) for name, call in known[line].items()}
-        print(json.dumps(times), flush=True)
+        threads = request["threads"]
+        calls = prepare(Case(**request["case"]), threads, request["layout"])
+        print(json.dumps([block(calls[name], threads) for name in DIRECTIONS]), flush=True)
 
 
 class Worker:
     """One side, in a process of its own."""
 
     def __init__(self, python: str, side: str) -> None:
-        self.process = subprocess.Popen(
-            [python, __file__, "--worker", side],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        command = [python, __file__, "--worker", side]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
 
-    def ask(self, case: Case, threads: int, layout: str | None) -> dict[str, float]:
+    def ask(self, case: Case, threads: int, layout: str | None = None) -> list[float]:
         """Return the times of one block per direction."""
-        request = {"case": dataclasses.asdict(case), "threads": threads, "layout": layout}
         assert self.process.stdin and self.process.stdout
+        request = {"case": dataclasses.asdict(case), "threads": threads, "layout": layout}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()
-        return dict(json.loads(self.process.stdout.readline()))
+        return list(json.loads(self.process.stdout.readline()))
 
 
-def measure(
-    ours: Worker, theirs: Worker, case: Case, threads: int, layout: str | None, rounds: int
-) -> Iterator[tuple[str, float, float]]:
-    """Yield direction, our time and PyTorch's time."""
-    mine, torch = [], []
+def measure(ours: Worker, theirs: Worker, case: Case, threads: int, rounds: int) -> list[str]:
+    """Return the table's rows for one case, all sides taking turns."""
+    layouts = LAYOUTS if case.kernel else LAYOUTS[:1]
+    best = [[float("inf")] * len(DIRECTIONS) for _ in range(len(layouts) + 1)]
     for _ in range(rounds):
-        mine.append(ours.ask(case, threads, layout))
-        torch.append(theirs.ask(case, threads, None))
-    for direction in DIRECTIONS:
-        yield direction, min(t[direction] for t in mine), min(t[direction] for t in torch)
+        asked = [theirs.ask(case, threads), *(ours.ask(case, threads, each) for each in layouts)]
+        best = [list(map(min, *pair)) for pair in zip(best, asked, strict=True)]
+    rows = []
+    for direction, torch, mine, *others in zip(DIRECTIONS, *best, strict=True):
+        shown = [f"{time:.1f}" for time in others] or ["", "", ""]
+        cells = [case.name, direction, f"{torch:.1f}", f"{mine:.1f}", f"{mine / torch:.2f}", *shown]
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows
 
 
 def main() -> None:
     """Print one Markdown table per number of threads."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch", required=True, help="a Python interpreter that has PyTorch")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1])
     parser.add_argument("--filter", default="")
     arguments = parser.parse_args()
     ours, theirs = Worker(sys.executable, "tapegrad"), Worker(arguments.torch, "torch")
     for threads in arguments.threads:
-        print(f"\n{threads} thread(s)\n| case | direction | layout | tapegrad, us | PyTorch, us | ratio |")
-        print("|---|---|---|---|---|---|")
+        print(f"\n{threads} thread{'s' * (threads > 1)}, times in us:\n")
+        print("| case | direction | PyTorch | chosen | ratio | plain | channels last | blocked |")
+        print("|---|---|---|---|---|---|---|---|", flush=True)
         for case in CASES:
-            if arguments.filter not in case.name:
-                continue
-            for layout in LAYOUTS if case.kernel else (None,):
-                for row in measure(ours, theirs, case, threads, layout, arguments.rounds):
-                    direction, mine, torch = row
-                    print(
-                        f"| {case.name} | {direction} | {layout or 'chosen'} "
-                        f"| {mine:.1f} | {torch:.1f} | {mine / torch:.2f} |",
-                        flush=True,
-                    )
+            if arguments.filter in case.name:
+                print(*measure(ours, theirs, case, threads, arguments.rounds), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
-    work() if sys.argv[1:2] == ["--worker"] else main()
+    work(sys.argv[2]) if sys.argv[1:2] == ["--worker"] else main()

@@ -2,7 +2,7 @@
 //
 // 1. A plan is made once per problem (sizes, layout, threads) and replayed: its primitives, their
 //    memories and argument lists exist before the first run. A run sets a few pointers and calls
-//    the C interface; that is 0.3 us over the kernels.
+//    the C interface: a product of 1x1 matrices takes 0.9 us, seen from Python.
 // 2. Everything here belongs to one thread: plans, scratch memory, packed weights. So nothing is
 //    locked but the making of primitives, whose cache inside oneDNN is one for the process; a fork
 //    waits for that lock, and finds it free in the child.

@@ -211,9 +211,7 @@ def test_convolution_and_its_gradients(name: str, layout: str | None, threads: i
     terms = g.size // w_shape[0]
     check(w_grad, conv_weight_grad(g, x, w, **o), terms)
     check(b_grad, g.sum((0, 2, 3), dtype=np.float64), terms)
-    alone, nothing = onednn.conv2d_weight_grad(
-        g, x, w_shape, **o, with_bias=False, layout=layout
-    )
+    alone, nothing = onednn.conv2d_weight_grad(g, x, w_shape, **o, with_bias=False, layout=layout)
     assert nothing is None
     check(alone, conv_weight_grad(g, x, w, **o), terms)
 
