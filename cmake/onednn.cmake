@@ -3,6 +3,11 @@
 #
 # The library goes into our package, beside the module: wheels stay self-contained, and auditwheel
 # gives it the same libgomp as our own modules. Two of them would be two pools of threads.
+option(TAPEGRAD_ONEDNN "The module around oneDNN, where the library is installed" ON)
+if(NOT TAPEGRAD_ONEDNN)
+  return()
+endif()
+
 execute_process(
   COMMAND
     ${Python_EXECUTABLE} -c
@@ -11,12 +16,11 @@ for file in files('onednn-devel-cpu-gomp'):
     if file.name == 'dnnl-config.cmake': print(file.locate().resolve().parent.as_posix())"
   OUTPUT_VARIABLE dnnl_folder
   OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-if(dnnl_folder)
-  find_package(dnnl CONFIG REQUIRED PATHS ${dnnl_folder} NO_DEFAULT_PATH)
-else()
+if(NOT dnnl_folder)
   message(STATUS "onednn-devel-cpu-gomp is not installed: tapegrad is built without oneDNN")
   return()
 endif()
+find_package(dnnl CONFIG REQUIRED PATHS ${dnnl_folder} NO_DEFAULT_PATH)
 
 add_library(tapegrad_onednn STATIC core/onednn/convolution.cpp core/onednn/matmul.cpp
                                    core/onednn/plan.cpp)
