@@ -5,27 +5,10 @@
 #include <algorithm>
 
 #include "compiled.h"
+#include "text.h"
 
 namespace tapegrad::bindings {
 namespace {
-
-std::string shape_text(PyArrayObject* array) {
-    std::string text = "(";
-    for (int d = 0; d < PyArray_NDIM(array); ++d)
-        text += (d ? ", " : "") + std::to_string(PyArray_DIM(array, d));
-    return text + (PyArray_NDIM(array) == 1 ? ",)" : ")");
-}
-
-std::string shape_text(std::initializer_list<npy_intp> shape) {
-    std::string text = "(";
-    for (npy_intp size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-    return text + (shape.size() == 1 ? ",)" : ")");
-}
-
-std::string dtype_text(PyArrayObject* array) {
-    return nb::cast<std::string>(
-        nb::str(nb::handle(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))));
-}
 
 /// An array of Python objects may hold real numbers only.
 void check_elements(const char* what, nb::handle array) {
@@ -92,8 +75,9 @@ nb::object output_array(const Compiled& c, const char* what, PyObject* given,
         raise("DTypeError", prefix + "expected dtype " + c.dtype() + ", got " + dtype_text(array));
     if (PyArray_NDIM(array) != static_cast<int>(shape.size()) ||
         !std::equal(shape.begin(), shape.end(), PyArray_DIMS(array)))
-        raise("ShapeError",
-              prefix + "expected shape " + shape_text(shape) + ", got " + shape_text(array));
+        raise("ShapeError", prefix + "expected shape " +
+                                shape_text(static_cast<int>(shape.size()), shape.begin()) +
+                                ", got " + shape_text(array));
     if (!PyArray_ISCARRAY(array))
         raise("ShapeError", prefix + "expected a writable C-contiguous array, got one that is " +
                                 (!PyArray_ISWRITEABLE(array)       ? "read-only"

@@ -14,6 +14,7 @@ SOURCES = (
     "pyproject.toml",
     "README.md",
     "LICENSE",
+    "cmake",
     "core",
     "bindings",
     "src",

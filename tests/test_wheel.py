@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import venv
 import zipfile
@@ -14,6 +15,8 @@ from tests.checkout import ROOT, run
 pytestmark = pytest.mark.slow
 
 SCRIPT = """
+import importlib.util
+import pathlib
 import shutil
 
 import numpy as np
@@ -27,6 +30,12 @@ value, gradient = program([0.0, 0.0])
 assert (value, gradient.tolist()) == (0.5, [0.25, 0.75])
 assert program.batch(np.zeros((1000, 2)), threads=2)[0].tolist() == [0.5] * 1000
 assert program.minimize([0.0, 0.0], steps=10).steps == 10
+if importlib.util.find_spec("tapegrad._onednn"):
+    from tapegrad import _onednn
+    ones = np.ones((300, 300), np.float32)
+    assert _onednn.matmul(ones, ones).tolist() == [[300.0] * 300] * 300
+    maps = pathlib.Path("/proc/self/maps").read_text().splitlines()
+    assert len({line.split()[-1] for line in maps if "libgomp" in line}) == 1
 print(tg.__version__, tg.isa())
 """
 
@@ -44,6 +53,16 @@ def test_wheel_brings_the_thread_library_it_needs(wheel: Path) -> None:
     assert any(
         name.startswith("tapegrad.libs/libgomp") for name in zipfile.ZipFile(wheel).namelist()
     )
+
+
+@pytest.mark.skipif(
+    not importlib.util.find_spec("tapegrad._onednn"), reason="oneDNN is for x86-64 Linux"
+)
+def test_wheel_brings_onednn_and_its_licence(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert any(name.startswith("tapegrad/_onednn") and name.endswith(".so") for name in names)
+    assert [name for name in names if "libdnnl" in name] == ["tapegrad/libdnnl.so.3"]
+    assert "tapegrad/licences/onednn/LICENSE" in names
 
 
 def test_wheel_has_the_package_its_stubs_and_nothing_else(wheel: Path) -> None:

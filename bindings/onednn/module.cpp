@@ -1,0 +1,82 @@
+// bindings/onednn/module.cpp -- the extension module around oneDNN: settings and errors.
+#define TAPEGRAD_IMPORTS_NUMPY
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include "functions.h"
+#include "interpreter.h"
+#include "numpy.h"
+#include "threads.h"
+
+namespace tapegrad::bindings {
+namespace {
+
+/// Sizes that the checks let through and oneDNN does not take.
+void translate(const std::exception_ptr& pointer, void*) {
+    try {
+        std::rethrow_exception(pointer);
+    } catch (const dnnl::error& e) {
+        if (e.status == dnnl_out_of_memory)
+            PyErr_NoMemory();
+        else
+            PyErr_SetString(error_class("ShapeError").ptr(),
+                            (std::string("oneDNN has no kernel for these sizes: ") + e.what() +
+                             "; the device 'reference' takes any")
+                                .c_str());
+    }
+}
+
+void set_num_threads(int wanted) {
+    if (wanted < 0)
+        raise("OptionError",
+              "set_num_threads: expected a number of threads, or 0 for all cores, "
+              "got " +
+                  std::to_string(wanted));
+    set_threads(wanted);
+}
+
+std::string version() {
+    const dnnl_version_t* v = dnnl_version();
+    return std::to_string(v->major) + "." + std::to_string(v->minor) + "." +
+           std::to_string(v->patch);
+}
+
+bool import_numpy() {
+    import_array1(false);
+    return true;
+}
+
+}  // namespace
+
+onednn::WeightKey weight_key(nb::handle key) {
+    if (key.is_none()) return {};
+    onednn::WeightKey out;
+    if (!PyTuple_Check(key.ptr()) || PyTuple_GET_SIZE(key.ptr()) != 2 ||
+        !nb::try_cast(nb::handle(PyTuple_GET_ITEM(key.ptr(), 0)), out.identity) ||
+        !nb::try_cast(nb::handle(PyTuple_GET_ITEM(key.ptr(), 1)), out.version))
+        raise("DTypeError",
+              "key: expected a tuple (identity, version) of two integers or None, "
+              "got " +
+                  type_name(key.ptr()));
+    return out;
+}
+
+}  // namespace tapegrad::bindings
+
+NB_MODULE(_onednn, m) {
+    using namespace tapegrad;
+    using namespace tapegrad::bindings;
+    m.doc() = "Convolution and matrix products of float32 arrays by oneDNN.";
+    if (!import_numpy()) throw nb::python_error();
+    nb::register_exception_translator(translate);
+    bind_convolution(m);
+    bind_matmul(m);
+    m.def("version", &version, "The version of oneDNN.");
+    m.def("threads", &threads, "Threads in use: one in a forked child.");
+    m.def("set_num_threads", &set_num_threads, nb::arg("count"),
+          "Threads from now on, for calls from any Python thread; 0: all cores.");
+    m.def("cache_size", &onednn::plan_count, "Prepared primitives that this thread keeps.");
+    m.def("packed_size", &onednn::packed_count, "Packed weights that this thread keeps.");
+    m.def("release", &onednn::release,
+          "Frees this thread's prepared primitives, packed weights and scratch memory.");
+}

@@ -1,0 +1,265 @@
+// core/onednn/plan.cpp -- oneDNN primitives prepared for one problem.
+#include "plan.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+#include "threads.h"
+
+namespace tapegrad::onednn {
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t huge_page = 2 * 1024 * 1024;
+constexpr std::size_t max_packed = 256;
+constexpr std::size_t max_plans = 1024;
+/// About 4 us on one thread, twice what a second one takes to begin and end.
+constexpr double parallel_flops = 1 << 18;
+
+std::size_t rounded(std::size_t bytes, std::size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
+
+struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+};
+using Buffer = std::unique_ptr<std::byte, Free>;
+
+Buffer allocate(std::size_t bytes) {
+    const std::size_t unit = bytes >= huge_page ? huge_page : alignment;
+    bytes = rounded(bytes, unit);
+    Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(unit, bytes)));
+    if (!buffer) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    if (unit == huge_page) madvise(buffer.get(), bytes, MADV_HUGEPAGE);
+#endif
+    return buffer;
+}
+
+class Scratch {
+   public:
+    std::byte* at_least(std::size_t bytes) {
+        if (bytes > size_) {
+            buffer_.reset();  // the old one first: both at once would be the peak
+            size_ = 0;
+            buffer_ = allocate(bytes);
+            size_ = bytes;
+        }
+        return buffer_.get();
+    }
+    void clear() {
+        buffer_.reset();
+        size_ = 0;
+    }
+
+   private:
+    Buffer buffer_;
+    std::size_t size_ = 0;
+};
+
+/// Weights in the layouts of plans, the last used at the back.
+class Packed {
+   public:
+    /// The weight in `layout`, or null.
+    std::byte* find(WeightKey key, const dnnl::memory::desc& layout) {
+        for (std::size_t i = entries_.size(); i-- > 0;) {
+            Entry& entry = entries_[i];
+            if (entry.key.identity != key.identity || entry.layout != layout) continue;
+            if (entry.key.version == key.version) return entry.buffer.get();
+            entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+        return nullptr;
+    }
+    std::byte* make(WeightKey key, const dnnl::memory::desc& layout) {
+        if (entries_.size() >= max_packed) entries_.erase(entries_.begin());
+        entries_.push_back({key, layout, allocate(layout.get_size())});
+        return entries_.back().buffer.get();
+    }
+    std::size_t size() const { return entries_.size(); }
+    void clear() { entries_.clear(); }
+
+   private:
+    struct Entry {
+        WeightKey key;
+        dnnl::memory::desc layout;
+        Buffer buffer;
+    };
+    std::vector<Entry> entries_;
+};
+
+struct Hash {
+    std::size_t operator()(const Signature& signature) const {
+        std::uint64_t h = static_cast<std::uint64_t>(signature.threads);
+        for (std::size_t i = 0; i < signature.count; ++i) {
+            h = (h ^ static_cast<std::uint64_t>(signature.words[i])) * 0x9E3779B97F4A7C15u;
+            h ^= h >> 32;
+        }
+        return h;
+    }
+};
+
+thread_local Scratch scratch_memory;
+thread_local Packed packed_weights;
+thread_local std::unordered_map<Signature, Plan, Hash> plans;
+
+std::mutex making_primitives;
+[[maybe_unused]] const int fork_handler =
+    pthread_atfork([] { making_primitives.lock(); }, [] { making_primitives.unlock(); },
+                   [] { making_primitives.unlock(); });
+
+dnnl_stream_t stream() {
+    thread_local const dnnl::stream own(engine());
+    return own.get();
+}
+
+void check(dnnl_status_t status) {
+    if (status != dnnl_success) throw dnnl::error(status, "a primitive could not be executed");
+}
+
+/// oneDNN asks libgomp for its number of threads. Returns the number before.
+int use_threads(int count) {
+    const int before = omp_get_max_threads();
+    if (before != count) omp_set_num_threads(count);
+    return before;
+}
+
+}  // namespace
+
+const dnnl::engine& engine() {
+    static const dnnl::engine only(dnnl::engine::kind::cpu, 0);
+    return only;
+}
+
+dnnl::primitive_attr attributes() {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    return attributes;
+}
+
+int threads_for(double flops) { return flops < parallel_flops ? 1 : threads(); }
+
+std::size_t plan_count() { return plans.size(); }
+
+std::size_t packed_count() { return packed_weights.size(); }
+
+void release() {
+    plans.clear();
+    packed_weights.clear();
+    scratch_memory.clear();
+}
+
+Plan* find_plan(const Signature& signature) {
+    const auto found = plans.find(signature);
+    return found == plans.end() ? nullptr : &found->second;
+}
+
+Plan& keep_plan(const Signature& signature, Plan plan) {
+    if (plans.size() >= max_plans) plans.clear();
+    return plans.emplace(signature, std::move(plan)).first->second;
+}
+
+Making::Making(int threads) {
+    making_primitives.lock();
+    threads_before_ = use_threads(threads);
+}
+
+Making::~Making() {
+    use_threads(threads_before_);
+    making_primitives.unlock();
+}
+
+// ---- plans ------------------------------------------------------------------------------------
+
+Plan::Slot Plan::add(const dnnl::memory::desc& desc, bool is_argument) {
+    memories_.push_back({dnnl::memory(desc, engine(), DNNL_MEMORY_NONE), is_argument, bytes_});
+    return memories_.size() - 1;
+}
+
+Plan::Slot Plan::argument(const dnnl::memory::desc& desc) {
+    arguments_.push_back(add(desc, true));
+    return arguments_.back();
+}
+
+Plan::Slot Plan::scratch(const dnnl::memory::desc& desc) {
+    const Slot slot = add(desc, false);
+    bytes_ += rounded(desc.get_size(), alignment);
+    return slot;
+}
+
+Plan::Slot Plan::in_layout(Slot to, const dnnl::memory::desc& wanted) {
+    return memories_[to].memory.get_desc() == wanted ? to : scratch(wanted);
+}
+
+Plan::Slot Plan::reordered(Slot from, const dnnl::memory::desc& wanted) {
+    const Slot to = in_layout(from, wanted);
+    reorder(from, to);
+    return to;
+}
+
+Plan::Slot Plan::packed(Slot from, const dnnl::memory::desc& wanted) {
+    const Slot to = reordered(from, wanted);
+    if (to != from) {
+        packed_ = to;
+        pack_step_ = steps_.size() - 1;
+    }
+    return to;
+}
+
+void Plan::reorder(Slot from, Slot to) {
+    if (from == to) return;
+    const dnnl::reorder::primitive_desc desc(engine(), memories_[from].memory.get_desc(), engine(),
+                                             memories_[to].memory.get_desc(), attributes());
+    step(dnnl::reorder(desc), desc.scratchpad_desc(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+void Plan::step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
+                std::initializer_list<std::pair<int, Slot>> arguments) {
+    Step step{primitive, {}};
+    for (auto [name, slot] : arguments)
+        step.arguments.push_back({name, memories_[slot].memory.get()});
+    if (scratchpad.get_size() > 0)
+        step.arguments.push_back(
+            {DNNL_ARG_SCRATCHPAD, memories_[scratch(scratchpad)].memory.get()});
+    steps_.push_back(std::move(step));
+}
+
+bool Plan::bind_packed(std::byte* base, WeightKey key) {
+    Memory& weight = memories_[packed_];
+    if (key.identity == 0) {
+        weight.memory.set_data_handle(base + weight.offset);
+        return false;
+    }
+    const dnnl::memory::desc layout = weight.memory.get_desc();
+    std::byte* kept = packed_weights.find(key, layout);
+    weight.memory.set_data_handle(kept ? kept : packed_weights.make(key, layout));
+    return kept != nullptr;
+}
+
+void Plan::run(std::initializer_list<const void*> arguments, WeightKey key) {
+    std::byte* base = scratch_memory.at_least(bytes_);
+    if (base != base_) {
+        for (Memory& each : memories_)
+            if (!each.is_argument) each.memory.set_data_handle(base + each.offset);
+        base_ = base;
+    }
+    const Slot* slot = arguments_.data();
+    for (const void* pointer : arguments)
+        memories_[*slot++].memory.set_data_handle(const_cast<void*>(pointer));
+    const std::size_t skipped = packed_ != none && bind_packed(base, key) ? pack_step_ : none;
+    const int before = use_threads(threads_);
+    for (std::size_t i = 0; i < steps_.size(); ++i)
+        if (i != skipped)
+            check(dnnl_primitive_execute(steps_[i].primitive.get(), stream(),
+                                         static_cast<int>(steps_[i].arguments.size()),
+                                         steps_[i].arguments.data()));
+    use_threads(before);
+}
+
+}  // namespace tapegrad::onednn
