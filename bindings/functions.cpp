@@ -107,6 +107,7 @@ nb::object reduce(Op op, const Sequence& sequence, const std::vector<NodeId>& no
 }
 
 nb::object reduction(Op op, nb::handle values) {
+    if (is_tensor(values)) return nb::handle(tensor_functions).attr(info(op).name)(values);
     const Sequence sequence = parse(info(op).name, values);
     if (sequence.operands.empty()) {
         if (op == Op::sum) return nb::float_(0.0);
@@ -201,7 +202,6 @@ bool any_array(std::initializer_list<nb::handle> objects) {
 Operand operand_of(const char* op, nb::handle object) {
     Operand operand;
     if (to_operand(object.ptr(), operand)) return operand;
-    if (is_tensor(object)) throw nb::next_overload();
     raise("DTypeError", std::string(op) +
                             ": expected a Var, a real number or an array of them, got " +
                             type_name(object.ptr()));
@@ -209,6 +209,7 @@ Operand operand_of(const char* op, nb::handle object) {
 
 template <Op op>
 nb::object unary_function(nb::handle a) {
+    if (is_tensor(a)) return nb::handle(tensor_functions).attr(info(op).name)(a);
     if (any_array({a})) return over_arrays(info(op).name, nb::make_tuple(a));
     const Operand operand = operand_of(info(op).name, a);
     if (!operand.var) return nb::float_(fold(op, operand.number, 0.0));
@@ -217,11 +218,13 @@ nb::object unary_function(nb::handle a) {
 
 template <Op op>
 nb::object binary_function(nb::handle a, nb::handle b) {
+    if (is_tensor(a) || is_tensor(b)) return nb::handle(tensor_functions).attr(info(op).name)(a, b);
     if (any_array({a, b})) return over_arrays(info(op).name, nb::make_tuple(a, b));
     return record_binary(op, operand_of(info(op).name, a), operand_of(info(op).name, b));
 }
 
 nb::object where(nb::handle c, nb::handle a, nb::handle b) {
+    if (is_tensor(c)) return nb::handle(tensor_functions).attr("where")(c, a, b);
     if (any_array({c, a, b})) return over_arrays("where", nb::make_tuple(c, a, b));
     const Operand condition = operand_of("where", c), first = operand_of("where", a),
                   second = operand_of("where", b);

@@ -90,6 +90,7 @@ NB_MODULE(_core, m) {
     bind_derivatives(m);
     bind_program(m);
     bind_pointwise(m);
+    bind_record(m);
     m.def("op_table", &op_table, nb::sig("def op_table() -> list[dict[str, object]]"),
           "The elementwise operations as records: name, arity, domain, ulp, doc, oracle, ...");
     m.def("isas", &isas, nb::sig("def isas() -> list[str]"),

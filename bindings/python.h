@@ -54,5 +54,6 @@ void bind_functions(nb::module_& m);
 void bind_derivatives(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_pointwise(nb::module_& m);
+void bind_record(nb::module_& m);
 
 }  // namespace tapegrad::bindings

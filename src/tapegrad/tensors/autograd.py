@@ -21,6 +21,7 @@ from contextlib import ContextDecorator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from tapegrad import _core
 from tapegrad.errors import DTypeError, GradError, ShapeError
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 #: Where a gradient goes: a leaf; a node and which of its results; nowhere.
 Edge = Any
 Hook = Callable[["Tensor"], "Tensor | None"]
-
-_NUMBERS = itertools.count()
 
 
 # ---- modes ----------------------------------------------------------------------------------------
@@ -108,63 +107,14 @@ def is_grad_enabled() -> bool:
 # ---- the record -----------------------------------------------------------------------------------
 
 
-class Node:
-    """One recorded operation, and what its rule may look at."""
+class Node(_core.NodeState):
+    """One recorded operation, and what its rule may look at.
 
-    __slots__ = (
-        "_cells",
-        "_operands",
-        "_results",
-        "_stamp",
-        "attrs",
-        "count",
-        "device",
-        "dtypes",
-        "edges",
-        "hooks",
-        "number",
-        "op",
-        "shapes",
-    )
+    `op` is the operation, `attrs` its options, `edges` where the gradients of its operands go;
+    `shapes` and `dtypes` are the operands'. It was made by `_core.record`.
+    """
 
-    def __init__(
-        self,
-        op: Any,
-        edges: tuple[Edge, ...],
-        operands: tuple[Any, ...],
-        shapes: tuple[Any, ...],
-        dtypes: tuple[Any, ...],
-        attrs: Any,
-        device: Any,
-    ) -> None:
-        self.op = op
-        self.edges = edges
-        self.shapes = shapes  #: Of the operands.
-        self.dtypes = dtypes
-        self.attrs = attrs
-        self.device = device
-        self.count = 1  #: Of the results.
-        self.hooks: dict[int, list[Hook]] | None = None
-        self.number = next(_NUMBERS)
-        self._operands: tuple[Any, ...] | None = operands
-        self._results: tuple[Any, ...] = ()
-        self._cells: tuple[Any, ...] = ()
-        # Versions only grow, so their sum tells whether any of them has.
-        stamp = 0
-        for each in operands:
-            if (cell := getattr(each, "_cell", None)) is not None:
-                stamp += cell[0]
-        self._stamp = stamp
-
-    def keep(self, results: Sequence[Tensor | None]) -> None:
-        """Save results that the rule needs; not as tensors, which would point back here."""
-        cells = []
-        for each in results:
-            if each is not None:
-                cells.append(each._version_cell())
-        self._results = tuple([None if each is None else each._array for each in results])
-        self._cells = tuple(cells)
-        self._stamp += sum(cell[0] for cell in cells)
+    __slots__ = ()
 
     @property
     def needs(self) -> list[bool]:
@@ -174,19 +124,13 @@ class Node:
     @property
     def inputs(self) -> tuple[Any, ...]:
         """The operands that the operation saves, None for the others."""
-        operands = self._operands
+        operands: tuple[Any, ...] | None = self._operands
         if operands is None:
             raise GradError(
                 f"{self.op.name}: the graph was let go by an earlier backward(); pass "
                 "retain_graph=True there to walk it twice"
             )
-        stamp = 0
-        for each in operands:
-            if (cell := getattr(each, "_cell", None)) is not None:
-                stamp += cell[0]
-        for cell in self._cells:
-            stamp += cell[0]
-        if stamp != self._stamp:
+        if not _core.unchanged(self):
             raise GradError(
                 f"{self.op.name}: a tensor that its gradient needs was changed in place "
                 "afterwards; write x = x + 1 instead of x += 1, or change x.clone()"
@@ -199,8 +143,8 @@ class Node:
         _ = self.inputs  # checked
         return tuple(
             [
-                None if array is None else _result(array, self, index)
-                for index, array in enumerate(self._results)
+                None if array is None else self._result(array, index)
+                for index, array in enumerate(self._results or ())
             ]
         )
 
@@ -210,24 +154,21 @@ class Node:
         found: Tensor = self.outputs[0]
         return found
 
+    def _result(self, array: Any, index: int) -> Tensor:
+        tensor: Tensor = _core.wrap(array, self.device)
+        tensor._requires_grad = True
+        tensor._node = self
+        tensor._index = index
+        return tensor
+
     def release(self) -> None:
         """Let go of what was saved."""
         self._operands = None
-        self._results = ()
-        self._cells = ()
+        self._results = None
+        self._cells = None
 
     def __repr__(self) -> str:
         return f"<{self.op.name} backward>"
-
-
-def _result(array: Any, node: Node, index: int) -> Tensor:
-    from tapegrad.tensors.base import wrap
-
-    tensor = wrap(array, node.device)
-    tensor._requires_grad = True
-    tensor._node = node
-    tensor._index = index
-    return tensor
 
 
 def edge_of(tensor: Tensor) -> Edge:
@@ -279,36 +220,30 @@ class _Walk:
         """Visit nodes, the latest first, until none waits."""
         while self._heap:
             node = heapq.heappop(self._heap)[1]
-            gradients = self._hooked(node, self._waiting.pop(node))
-            for index, gradient in enumerate(gradients):
-                place = self._wanted.get((node, index)) if self._wanted else None
-                if place is not None:
-                    self._found[place] = gradient
-            for edge, gradient in zip(node.edges, self._rule(node, gradients), strict=True):
+            gradients = self._waiting.pop(node)
+            if node.hooks:
+                for index, hooks in node.hooks.items():
+                    gradients[index] = hooked(gradients[index], hooks)
+            if self._wanted:
+                for index, gradient in enumerate(gradients):
+                    place = self._wanted.get((node, index))
+                    if place is not None:
+                        self._found[place] = gradient
+            found = node.op.vjp(node, *gradients)
+            if not isinstance(found, (tuple, list)):
+                found = (found,)
+            edges = node.edges
+            if len(found) != len(edges):
+                raise GradError(
+                    f"{node.op.name}: expected {len(edges)} gradients from its rule, "
+                    f"got {len(found)}"
+                )
+            for i, edge in enumerate(edges):
+                gradient = found[i]
                 if edge is not None and gradient is not None:
-                    self.add(edge, gradient)
+                    self.add(edge, _fit(gradient, node.shapes[i], node.dtypes[i]))
             if not self._retain:
                 node.release()
-
-    def _hooked(self, node: Node, gradients: list[Any]) -> list[Any]:
-        if node.hooks:
-            for index, hooks in node.hooks.items():
-                gradients[index] = hooked(gradients[index], hooks)
-        return gradients
-
-    def _rule(self, node: Node, gradients: list[Any]) -> Iterator[Any]:
-        found = node.op.vjp(node, *gradients)
-        if not isinstance(found, (tuple, list)):
-            found = (found,)
-        if len(found) != len(node.edges):
-            raise GradError(
-                f"{node.op.name}: expected {len(node.edges)} gradients from its rule, "
-                f"got {len(found)}"
-            )
-        for gradient, shape, dtype, edge in zip(
-            found, node.shapes, node.dtypes, node.edges, strict=True
-        ):
-            yield None if edge is None or gradient is None else _fit(gradient, shape, dtype)
 
 
 def hooked(gradient: Any, hooks: Iterable[Hook]) -> Any:
@@ -332,7 +267,7 @@ def _fit(gradient: Tensor, shape: tuple[int, ...], dtype: Any) -> Tensor:
         ]
         gradient = gradient.sum(dims, keepdim=True) if dims else gradient
         gradient = gradient.reshape(shape)
-    return gradient if gradient._array.dtype == dtype else gradient.to(dtype)
+    return gradient if gradient._array.dtype is dtype else gradient.to(dtype)
 
 
 class _Accumulate:

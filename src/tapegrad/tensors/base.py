@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.errors import DTypeError, GradError, ShapeError
 from tapegrad.tensors import autograd
@@ -16,21 +17,13 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
-class TensorBase:
-    """The state of a tensor. Operations are methods of `Tensor`, which is the only subclass."""
+class TensorBase(_core.TensorState):
+    """The state of a tensor. Operations are methods of `Tensor`, which is the only subclass.
 
-    # Most tensors are results that nobody looks at twice: what is not set is found here.
-    _array: Any
-    _device: Backend
-    _requires_grad: bool = False
-    _node: Node | None = None
-    _index: int = 0
-    #: Counts changes in place; shared by all views of one memory, made when first needed.
-    _cell: list[int] | None = None
-    _hooks: list[Hook] | None = None
-    _accumulated: list[Any] | None = None
-    #: The gradient that `backward` left here.
-    grad: Tensor | None = None
+    `_array` and `_device` are what it is; `_requires_grad`, `_node` and `_index` (which result of
+    the node) its place in the record; `_cell` counts changes in place, shared by all views of one
+    memory and made when first needed; `grad` is what `backward` left here.
+    """
 
     # ---- what it is -------------------------------------------------------------------------------
 
@@ -272,19 +265,8 @@ class Handle:
         self.remove()
 
 
-class _Type:
-    """The class of results, which methods.py sets: operations are below it."""
-
-    tensor: Any = None
-
-
-def wrap(array: Any, device: Backend) -> Tensor:
-    """Return a tensor on an array."""
-    cls = _Type.tensor
-    tensor: Tensor = cls.__new__(cls)
-    tensor._array = array
-    tensor._device = device
-    return tensor
+#: A tensor on an array: wrap(array, device).
+wrap = _core.wrap
 
 
 def is_tensor(value: Any) -> bool:

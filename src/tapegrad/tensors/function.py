@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tapegrad import _core
 from tapegrad.errors import GradError
-from tapegrad.tensors.autograd import MODE, Node, backward, edge_of, enable_grad, no_grad
+from tapegrad.tensors.autograd import MODE, Node, backward, enable_grad, no_grad
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.random import DEFAULT
 
@@ -93,16 +94,17 @@ class Function:
             found = cls.forward(context, *args)
         outs = found if isinstance(found, tuple) else (found,)
         if MODE.enabled and any(x._requires_grad for x in tensors):
-            node = Node(
+            node = _core.record(
                 _Custom(cls, context),
-                tuple([edge_of(x) for x in tensors]),  # type: ignore[arg-type]
-                context._saved,
-                tuple([x._array.shape for x in tensors]),
-                tuple([x._array.dtype for x in tensors]),
+                (0, 0),
+                tuple(tensors),
+                outs,
                 [isinstance(x, TensorBase) for x in args],
                 tensors[0]._device,
+                0,
             )
-            node.count = len(outs)
+            node._operands, context._saved = tuple(context._saved), ()
+            node._stamp = sum(x._version for x in node._operands if isinstance(x, TensorBase))
             outs = tuple(_attached(out, node, i) for i, out in enumerate(outs))
         return outs if isinstance(found, tuple) else outs[0]
 

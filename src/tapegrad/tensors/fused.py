@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any
 
-from tapegrad import scalar
+from tapegrad import _core, scalar
 from tapegrad._core import Graph, Var, pointwise
 from tapegrad.backends import Backend
 from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
-from tapegrad.tensors.autograd import MODE, Node, edge_of
+from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase, wrap
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class Fused:
         self._outputs = list(outputs)
         self._programs: dict[str, Any] = {}
         self._gradients: dict[tuple[bool, ...], _Gradient] = {}
+        #: By the bits of operands that want a gradient: bits of operands and results to save.
+        self.plans: dict[int, tuple[int, int]] = {}
 
     def __call__(self, *operands: Operand) -> tuple[Tensor, ...]:
         """Return a tensor per output of the program."""
@@ -43,7 +45,7 @@ class Fused:
         arrays = self._run(device, name, operands)
         outs = tuple([wrap(each, device) for each in arrays])
         if MODE.enabled and any(_wants_grad(x) for x in operands):
-            record(self, operands, outs, device)
+            _core.record(self, self.plans, operands, outs, None, device, len(outs))
         return outs
 
     def into(self, operands: Sequence[Operand], results: Sequence[Tensor]) -> None:
@@ -73,13 +75,16 @@ class Fused:
 
     # ---- gradients --------------------------------------------------------------------------------
 
-    def saved(self, operands: Sequence[Operand], needs: tuple[bool, ...]) -> tuple[Operand, ...]:
-        """Return the operands that the gradient looks at, None for the others."""
-        used = self.gradient(needs).used
-        return tuple([x if used[i] else None for i, x in enumerate(operands)])
+    def plan(self, needs: int) -> tuple[int, int]:
+        """Return which operands, and which results, the gradient looks at, as bits."""
+        wanted = tuple(bool(needs >> i & 1) for i in range(len(self._inputs)))
+        used = self.gradient(wanted).used
+        found = self.plans[needs] = self._split(sum(1 << i for i, use in enumerate(used) if use))
+        return found
 
-    def keep(self, node: Node, outs: Sequence[Tensor], needs: tuple[bool, ...]) -> None:
-        """Save the results that the gradient looks at: a program computes again what it needs."""
+    def _split(self, used: int) -> tuple[int, int]:
+        """Split the gradient's inputs: operands, then weights; results are computed again."""
+        return used & ((1 << len(self._inputs)) - 1), 0
 
     def gradient(self, needs: tuple[bool, ...]) -> _Gradient:
         """Return the program of the gradients by the operands that want one."""
@@ -95,18 +100,26 @@ class Fused:
         wanted = [x for x, want in zip(self._inputs, needs, strict=True) if want]
         return _Gradient(f"{self.name}_vjp", self._inputs, weights, scalar.grad(total, wanted))
 
-    def vjp(self, node: Node, *weights: Tensor) -> list[Any]:
+    def vjp(self, node: Node, *weights: Tensor) -> Sequence[Any]:
         """Return the gradients by all operands."""
-        from tapegrad.tensors.creation import zeros_like
+        needs = tuple([edge is not None for edge in node.edges])
+        gradient = self.gradient(needs)
+        arguments = (*self._arguments(node), *_filled(weights))
+        found = gradient(*arguments) if MODE.enabled else gradient.plain(node.device, arguments)
+        if len(found) == len(needs):
+            return found
+        given = iter(found)
+        return [next(given) if want else None for want in needs]
 
-        needs = tuple(node.needs)
-        given = next(each for each in weights if each is not None)
-        filled = [zeros_like(given) if each is None else each for each in weights]
-        found = iter(self.gradient(needs)(*self._arguments(node), *filled))
-        return [next(found) if want else None for want in needs]
+    def plain(self, device: Backend, operands: Sequence[Operand]) -> tuple[Tensor, ...]:
+        """Apply it to operands of one device and type; nothing is recorded."""
+        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
+        name = "float64" if arrays[-1].dtype.char == "d" else "float32"
+        found = device.map_program(self.program(name), arrays)
+        return tuple([wrap(each, device) for each in found])
 
-    def _arguments(self, node: Node) -> tuple[Operand, ...]:
-        return tuple([0.0 if x is None else x for x in node.inputs])
+    def _arguments(self, node: Node) -> Sequence[Operand]:
+        return [0.0 if x is None else x for x in node.inputs]
 
 
 class _Gradient(Fused):
@@ -139,7 +152,7 @@ class Elementwise(Fused):
         device = a._device
         out = wrap(device.map1(self.number, a._array), device)
         if a._requires_grad and MODE.enabled:
-            record(self, (a,), (out,), device)
+            _note(self, (a,), out, device)
         return out
 
     def binary(self, a: Operand, b: Operand) -> Tensor:
@@ -151,16 +164,16 @@ class Elementwise(Fused):
                     _place(self.name, (a, b))
                 out = wrap(device.map2(self.number, a._array, b._array), device)
                 if (a._requires_grad or b._requires_grad) and MODE.enabled:
-                    record(self, (a, b), (out,), device)
+                    _note(self, (a, b), out, device)
                 return out
             out = wrap(device.map2(self.number, a._array, b), device)
             if a._requires_grad and MODE.enabled:
-                record(self, (a, b), (out,), device)
+                _note(self, (a, b), out, device)
             return out
         device = b._device
         out = wrap(device.map2(self.number, a, b._array), device)
         if b._requires_grad and MODE.enabled:
-            record(self, (a, b), (out,), device)
+            _note(self, (a, b), out, device)
         return out
 
     def in_place(self, a: Tensor, *others: Operand) -> Tensor:
@@ -181,18 +194,12 @@ class Elementwise(Fused):
                     a._node,
                     a._index,
                 )
-            record(self, before, (a,), device)
+            _note(self, before, a, device)
         return a
 
-    def saved(self, operands: Sequence[Operand], needs: tuple[bool, ...]) -> tuple[Operand, ...]:
-        """Return the operands that the gradient looks at, None for the others."""
-        used = self.gradient(needs).used
-        return tuple([x if use else None for x, use in zip(operands, used, strict=False)])
-
-    def keep(self, node: Node, outs: Sequence[Tensor], needs: tuple[bool, ...]) -> None:
-        """Save the result if the gradient looks at it."""
-        if self.gradient(needs).used[self.arity]:
-            node.keep(outs)
+    def _split(self, used: int) -> tuple[int, int]:
+        """Split the gradient's inputs: operands, the result, its weight."""
+        return used & ((1 << self.arity) - 1), used >> self.arity & 1
 
     def _derive(self, needs: tuple[bool, ...]) -> _Gradient:
         graph = Graph()
@@ -202,9 +209,10 @@ class Elementwise(Fused):
         outputs = [_times(weight, d) for d, want in zip(partials, needs, strict=True) if want]
         return _Gradient(f"{self.name}_vjp", [*inputs, y], [weight], outputs)
 
-    def _arguments(self, node: Node) -> tuple[Operand, ...]:
-        operands = super()._arguments(node)
-        return (*operands, node.output if node._results else 0.0)
+    def _arguments(self, node: Node) -> Sequence[Operand]:
+        operands = [0.0 if x is None else x for x in node.inputs]
+        operands.append(node.output if node._results else 0.0)
+        return operands
 
 
 def _times(weight: Var, derivative: Var) -> Var:
@@ -218,26 +226,20 @@ def _times(weight: Var, derivative: Var) -> Var:
     return scalar.masked_mul(weight, derivative)  # type: ignore[no-any-return]
 
 
-def record(op: Fused, operands: Sequence[Operand], outs: Sequence[Tensor], device: Backend) -> None:
-    """Note an application, for the way back."""
-    edges = tuple([edge_of(x) if isinstance(x, TensorBase) else None for x in operands])  # type: ignore[arg-type]
-    needs = tuple([edge is not None for edge in edges])
-    node = Node(
-        op,
-        edges,
-        op.saved(operands, needs),
-        tuple([x._array.shape if isinstance(x, TensorBase) else None for x in operands]),
-        tuple([x._array.dtype if isinstance(x, TensorBase) else None for x in operands]),
-        None,
-        device,
-    )
-    node.count = len(outs)
-    op.keep(node, outs, needs)
-    for index, out in enumerate(outs):
-        if out._array.dtype.kind == "f":
-            out._requires_grad = True
-            out._node = node
-            out._index = index
+def _filled(weights: Sequence[Any]) -> Sequence[Tensor]:
+    """Return weights with zeros for results that nobody used."""
+    if len(weights) == 1 or all(each is not None for each in weights):
+        return weights
+    from tapegrad.tensors.creation import zeros_like
+
+    given = next(each for each in weights if each is not None)
+    return [zeros_like(given) if each is None else each for each in weights]
+
+
+def _note(op: Elementwise, operands: tuple[Operand, ...], out: Tensor, device: Backend) -> None:
+    """Note an application, for the way back; comparisons have none."""
+    tied = 1 if out._array.dtype.kind == "f" else 0
+    _core.record(op, op.plans, operands, (out,), None, device, tied)
 
 
 def _check_in_place(name: str, a: Tensor) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors import creation, printing
-from tapegrad.tensors.autograd import MODE
-from tapegrad.tensors.base import TensorBase, _Type, wrap
+from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.dtypes import DType, as_dtype
 from tapegrad.tensors.ops import elementwise as e
 from tapegrad.tensors.ops import index, matmul, reduce, shape, softmax
@@ -331,8 +332,9 @@ class Tensor(TensorBase):
         if self._node is not None:
             raise OptionError("deepcopy: only leaves can be copied with their gradients; detach()")
         made = type(self).__new__(type(self))
-        made.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _TRANSIENT})
-        made._array = self._array.copy()
+        made.__dict__.update(self.__dict__)
+        made._array, made._device = self._array.copy(), self._device
+        made._requires_grad = self._requires_grad
         made.grad = None if self.grad is None else self.grad.detach().clone()
         memo[id(self)] = made
         return made
@@ -347,8 +349,7 @@ class Tensor(TensorBase):
         return printing.text(self)
 
 
-_TRANSIENT = ("_cell", "_hooks", "_accumulated", "grad", "_array")
-_Type.tensor = Tensor
+_core.set_types(Tensor, Node)
 
 
 def _restored(cls: type, array: Any, device: str, requires_grad: bool) -> Tensor:
@@ -416,7 +417,7 @@ class _ToDevice(Op):
         (x,) = inputs
         out = creation.to_device(x, attrs["device"])
         if MODE.enabled and x._requires_grad:
-            self._record((x,), (out,), {"device": x._device}, x._device)
+            _core.record(self, self.plans, (x,), (out,), {"device": x._device}, x._device, 1)
         return out
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.errors import DeviceError, DTypeError
-from tapegrad.tensors.autograd import MODE, Node, edge_of
+from tapegrad.tensors.autograd import MODE
 from tapegrad.tensors.base import TensorBase, wrap
 
 if TYPE_CHECKING:
@@ -76,49 +78,42 @@ class Op:
     differentiable: int = 1
     #: How often it can be differentiated by its rule alone, for the tests.
     orders: int = 2
-    options: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, *inputs: Tensor, **attrs: Any) -> Any:
         """Apply it, and record that if a gradient may be wanted."""
-        device = common_device(self.name, inputs)
+        device, wanted, arrays = None, False, []
+        for x in inputs:
+            if x is None:
+                arrays.append(None)
+                continue
+            try:
+                place = x._device
+            except AttributeError:
+                raise DTypeError(
+                    f"{self.name}: expected tensors, got {type(x).__name__}"
+                ) from None
+            if place is not device:
+                device = place if device is None else common_device(self.name, inputs)
+            wanted = wanted or x._requires_grad
+            arrays.append(x._array)
+        if device is None:
+            raise DTypeError(f"{self.name}: expected at least one tensor, got none")
         self.rule(*inputs, **attrs)
-        kernel = device.kernels[self.name]
-        found = kernel(*[None if x is None else x._array for x in inputs], **attrs)
+        found = device.kernels[self.name](*arrays, **attrs)
         if self.results == 1:
             out = wrap(found, device)
-            outs: tuple[Tensor, ...] = (out,)
-        else:
-            outs = tuple([wrap(each, device) for each in found])
-        if MODE.enabled and self.vjp is not None:
-            for x in inputs:
-                if x is not None and x._requires_grad:
-                    self._record(inputs, outs, attrs, device)
-                    break
-        return outs[0] if self.results == 1 else outs
+            if wanted and MODE.enabled and self.vjp is not None:
+                _core.record(self, self.plans, inputs, (out,), attrs, device, 1)
+            return out
+        outs = tuple([wrap(each, device) for each in found])
+        if wanted and MODE.enabled and self.vjp is not None:
+            _core.record(self, self.plans, inputs, outs, attrs, device, self.differentiable)
+        return outs
 
-    def _record(
-        self,
-        inputs: tuple[Any, ...],
-        outs: tuple[Tensor, ...],
-        attrs: dict[str, Any],
-        device: Backend,
-    ) -> None:
-        node = Node(
-            self,
-            tuple([None if x is None else edge_of(x) for x in inputs]),
-            tuple([x if i in self.saves else None for i, x in enumerate(inputs)]),
-            tuple([None if x is None else x._array.shape for x in inputs]),
-            tuple([None if x is None else x._array.dtype for x in inputs]),
-            attrs,
-            device,
-        )
-        node.count = len(outs)
-        if self.keeps:
-            node.keep([out if i in self.keeps else None for i, out in enumerate(outs)])
-        for index, out in enumerate(outs[: self.differentiable]):
-            out._requires_grad = True
-            out._node = node
-            out._index = index
+    @cached_property
+    def plans(self) -> tuple[int, int]:
+        """What a node saves, as bits of operands and of results."""
+        return sum(1 << i for i in self.saves), sum(1 << i for i in self.keeps)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (self.name,)

@@ -15,7 +15,7 @@ def one(op: str, dim: Any, ndim: int) -> int:
         found = index(dim)
     except TypeError:
         raise DTypeError(f"{op}: expected dim to be a whole number, got {dim!r}") from None
-    room = max(ndim, 1)
+    room = ndim or 1
     if not -room <= found < room:
         raise ShapeError(f"{op}: expected dim from {-room} to {room - 1}, got {found}")
     return found + room if found < 0 else found
@@ -25,8 +25,10 @@ def several(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
     """Return dimensions in order, each once; None names all of them."""
     if dim is None:
         return tuple(range(ndim))
+    if type(dim) is int:
+        return (one(op, dim, ndim),) if ndim else ()
     given = list(dim) if isinstance(dim, Iterable) else [dim]
-    if not given and not isinstance(dim, int):
+    if not given:
         return tuple(range(ndim))
     found = sorted(one(op, each, ndim) for each in given)
     if len(set(found)) != len(found):

@@ -66,7 +66,7 @@ _MATMUL = define(
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return the product of vectors, matrices or stacks of matrices, which broadcast."""
-    if a.ndim == b.ndim == 2:
+    if a._array.ndim == b._array.ndim == 2:
         plain: Tensor = _MATMUL(a, b)
         return plain
     if not a.ndim or not b.ndim:

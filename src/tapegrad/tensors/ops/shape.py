@@ -40,7 +40,7 @@ _RESHAPE = define(
 def reshape(x: Tensor, *shape: Any) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
     wanted = _dims.sizes("reshape", shape)
-    if wanted == x.shape:
+    if wanted == x._array.shape:
         return x
     return view_of(_RESHAPE, x, shape=_full(x, wanted))
 
