@@ -100,6 +100,8 @@ auto unlocked(Size work, Body body) {
 
 void bind_index(nb::module_& m);
 void bind_memory(nb::module_& m);
+void bind_norm(nb::module_& m);
+void bind_pooling(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_reduce(nb::module_& m);
 

@@ -27,4 +27,6 @@ NB_MODULE(_tensor, m) {
     bind_reduce(m);
     bind_index(m);
     bind_random(m);
+    bind_norm(m);
+    bind_pooling(m);
 }

@@ -52,6 +52,14 @@ TG_INLINE void store_up_to(Vec a, Real* to, Size left) {
         store_first(a, to, left);
 }
 
+/// Calls body(position, lanes left) for each vector of n numbers.
+template <class Body>
+TG_INLINE void each_vector(Size n, Body body) {
+    Size i = 0;
+    for (; i + native <= n; i += native) body(i, Size(native));
+    if (i < n) body(i, n - i);
+}
+
 /// All lanes combined, halves with halves.
 template <int K = native / 2, class Combine>
 TG_INLINE Real across(Vec a, Combine combine) {
