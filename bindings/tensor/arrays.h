@@ -98,7 +98,10 @@ auto unlocked(Size work, Body body) {
     return body();
 }
 
+void bind_attention(nb::module_& m);
+void bind_convolution(nb::module_& m);
 void bind_index(nb::module_& m);
+void bind_matmul(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_norm(nb::module_& m);
 void bind_pooling(nb::module_& m);

@@ -29,4 +29,7 @@ NB_MODULE(_tensor, m) {
     bind_random(m);
     bind_norm(m);
     bind_pooling(m);
+    bind_matmul(m);
+    bind_convolution(m);
+    bind_attention(m);
 }

@@ -28,8 +28,8 @@ Shape with_plane(const View& v, Size h, Size w) {
 }
 
 /// One dimension of the window with the size of its output, as PyTorch counts it.
-PoolAxis axis_of(const char* what, Size in, Size kernel, Size stride, Size padding, Size dilation,
-                 bool ceil_mode) {
+WindowAxis axis_of(const char* what, Size in, Size kernel, Size stride, Size padding, Size dilation,
+                   bool ceil_mode) {
     if (padding > kernel / 2)
         raise("ShapeError", std::string(what) +
                                 ": expected a padding of at most half the kernel, " +
@@ -46,7 +46,7 @@ PoolAxis axis_of(const char* what, Size in, Size kernel, Size stride, Size paddi
 }
 
 struct Window {
-    PoolAxis h, w;
+    WindowAxis h, w;
 };
 
 Window window_of(const char* what, const View& x, nb::handle kernel, nb::handle stride,

@@ -6,6 +6,7 @@
 // AVX-512 object would be an illegal instruction on an older CPU.
 #pragma once
 
+#include "gemm.h"
 #include "random.h"
 #include "view.h"
 
@@ -69,8 +70,8 @@ struct NormKernels {
                                 const T* weight, T* gx, T* gweight, T* gbias, Size rows, Size n);
 };
 
-/// One dimension of a pooling window: output o sees inputs o stride - padding + k dilation.
-struct PoolAxis {
+/// One dimension of a sliding window: output o sees inputs o stride - padding + k dilation.
+struct WindowAxis {
     Size in, out, kernel, stride, padding, dilation;
 };
 
@@ -78,10 +79,10 @@ template <class T>
 struct PoolKernels {
     /// One plane each; positions are int64, counted within the plane. `scratch` has the size of the
     /// output's row (adaptive pooling: the input's) and elements as wide as T.
-    void (*max)(const T* x, T* y, std::int64_t* positions, const PoolAxis& h, const PoolAxis& w,
+    void (*max)(const T* x, T* y, std::int64_t* positions, const WindowAxis& h, const WindowAxis& w,
                 void* scratch);
-    void (*average)(const T* x, T* y, const PoolAxis& h, const PoolAxis& w, bool count_padding);
-    void (*average_backward)(const T* g, T* gx, const PoolAxis& h, const PoolAxis& w,
+    void (*average)(const T* x, T* y, const WindowAxis& h, const WindowAxis& w, bool count_padding);
+    void (*average_backward)(const T* g, T* gx, const WindowAxis& h, const WindowAxis& w,
                              bool count_padding, T* scratch);
     void (*adaptive)(const T* x, T* y, Size h, Size w, Size out_h, Size out_w, T* scratch);
     void (*adaptive_backward)(const T* g, T* gx, Size h, Size w, Size out_h, Size out_w,
@@ -95,6 +96,7 @@ struct TensorKernels {
     const RandomKernels<T>* random;
     const NormKernels<T>* norm;
     const PoolKernels<T>* pool;
+    const GemmKernels<T>* gemm;
 };
 
 /// The kernels of the instruction set in use: the best this CPU has, or the one TAPEGRAD_ISA names.

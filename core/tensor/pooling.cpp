@@ -25,15 +25,15 @@ bool over_planes(Size planes, Size work, Size width, Body body) {
     return true;
 }
 
-Size window_work(Size planes, const PoolAxis& h, const PoolAxis& w) {
+Size window_work(Size planes, const WindowAxis& h, const WindowAxis& w) {
     return planes * h.out * w.out * h.kernel * w.kernel;
 }
 
 }  // namespace
 
 template <class T>
-bool max_pool(const T* x, T* y, std::int64_t* positions, Size planes, const PoolAxis& h,
-              const PoolAxis& w) {
+bool max_pool(const T* x, T* y, std::int64_t* positions, Size planes, const WindowAxis& h,
+              const WindowAxis& w) {
     const auto kernel = tensor_kernels<T>().pool->max;
     return over_planes<T>(planes, window_work(planes, h, w), w.out, [&](Size plane, T* scratch) {
         const Size out = plane * h.out * w.out;
@@ -63,7 +63,7 @@ Size max_pool_backward(const T* g, const std::int64_t* positions, T* gx, Size pl
 }
 
 template <class T>
-void average_pool(const T* x, T* y, Size planes, const PoolAxis& h, const PoolAxis& w,
+void average_pool(const T* x, T* y, Size planes, const WindowAxis& h, const WindowAxis& w,
                   bool count_padding) {
     const auto kernel = tensor_kernels<T>().pool->average;
     in_parallel(planes, window_work(planes, h, w), [&](Size low, Size high) {
@@ -73,7 +73,7 @@ void average_pool(const T* x, T* y, Size planes, const PoolAxis& h, const PoolAx
 }
 
 template <class T>
-bool average_pool_backward(const T* g, T* gx, Size planes, const PoolAxis& h, const PoolAxis& w,
+bool average_pool_backward(const T* g, T* gx, Size planes, const WindowAxis& h, const WindowAxis& w,
                            bool count_padding) {
     const auto kernel = tensor_kernels<T>().pool->average_backward;
     return over_planes<T>(planes, window_work(planes, h, w), w.out, [&](Size plane, T* scratch) {
@@ -99,13 +99,14 @@ bool adaptive_pool_backward(const T* g, T* gx, const Planes& p) {
     });
 }
 
-#define TG_INSTANTIATE(T)                                                                        \
-    template bool max_pool(const T*, T*, std::int64_t*, Size, const PoolAxis&, const PoolAxis&); \
-    template Size max_pool_backward(const T*, const std::int64_t*, T*, Size, Size, Size);        \
-    template void average_pool(const T*, T*, Size, const PoolAxis&, const PoolAxis&, bool);      \
-    template bool average_pool_backward(const T*, T*, Size, const PoolAxis&, const PoolAxis&,    \
-                                        bool);                                                   \
-    template bool adaptive_pool(const T*, T*, const Planes&);                                    \
+#define TG_INSTANTIATE(T)                                                                         \
+    template bool max_pool(const T*, T*, std::int64_t*, Size, const WindowAxis&,                  \
+                           const WindowAxis&);                                                    \
+    template Size max_pool_backward(const T*, const std::int64_t*, T*, Size, Size, Size);         \
+    template void average_pool(const T*, T*, Size, const WindowAxis&, const WindowAxis&, bool);   \
+    template bool average_pool_backward(const T*, T*, Size, const WindowAxis&, const WindowAxis&, \
+                                        bool);                                                    \
+    template bool adaptive_pool(const T*, T*, const Planes&);                                     \
     template bool adaptive_pool_backward(const T*, T*, const Planes&);
 TG_INSTANTIATE(float)
 TG_INSTANTIATE(double)

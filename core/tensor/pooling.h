@@ -7,17 +7,17 @@ namespace tapegrad {
 
 /// All return false if there is not enough memory. x is [planes, h.in, w.in].
 template <class T>
-bool max_pool(const T* x, T* y, std::int64_t* positions, Size planes, const PoolAxis& h,
-              const PoolAxis& w);
+bool max_pool(const T* x, T* y, std::int64_t* positions, Size planes, const WindowAxis& h,
+              const WindowAxis& w);
 /// Where a position is out of range: its index, else -1.
 template <class T>
 Size max_pool_backward(const T* g, const std::int64_t* positions, T* gx, Size planes, Size out_size,
                        Size in_size);
 template <class T>
-void average_pool(const T* x, T* y, Size planes, const PoolAxis& h, const PoolAxis& w,
+void average_pool(const T* x, T* y, Size planes, const WindowAxis& h, const WindowAxis& w,
                   bool count_padding);
 template <class T>
-bool average_pool_backward(const T* g, T* gx, Size planes, const PoolAxis& h, const PoolAxis& w,
+bool average_pool_backward(const T* g, T* gx, Size planes, const WindowAxis& h, const WindowAxis& w,
                            bool count_padding);
 
 /// Sizes of planes before and after.

@@ -21,7 +21,7 @@ struct Reach {
     Size low, high, first;
 };
 
-TG_INLINE Reach reach(const PoolAxis& a, Size k) {
+TG_INLINE Reach reach(const WindowAxis& a, Size k) {
     const Size shift = k * a.dilation - a.padding;
     const Size low = shift >= 0 ? 0 : (-shift + a.stride - 1) / a.stride;
     const Size last = a.in - 1 - shift;
@@ -41,13 +41,13 @@ TG_INLINE void with_stride(Size stride, Body body) {
 }
 
 /// The first input that an output sees.
-TG_INLINE Size first_seen(const PoolAxis& a, Size o) {
+TG_INLINE Size first_seen(const WindowAxis& a, Size o) {
     Size at = o * a.stride - a.padding;
     if (at < 0) at += (-at + a.dilation - 1) / a.dilation * a.dilation;
     return smaller_of(at, a.in - 1);
 }
 
-void max(const Real* x, Real* y, int64_t* positions, const PoolAxis& h, const PoolAxis& w,
+void max(const Real* x, Real* y, int64_t* positions, const WindowAxis& h, const WindowAxis& w,
          void* scratch) {
     Position* best = static_cast<Position*>(scratch);
     for (Size oh = 0; oh < h.out; ++oh, y += w.out, positions += w.out) {
@@ -80,14 +80,14 @@ void max(const Real* x, Real* y, int64_t* positions, const PoolAxis& h, const Po
 }
 
 /// How many places of the window count for an output.
-TG_INLINE Size counted(const PoolAxis& a, Size o, bool count_padding) {
+TG_INLINE Size counted(const WindowAxis& a, Size o, bool count_padding) {
     const Size start = o * a.stride - a.padding;
     const Size end = smaller_of(start + a.kernel, a.in + a.padding);
     if (count_padding) return end - start;
     return smaller_of(end, a.in) - larger_of(start, 0);
 }
 
-void average(const Real* x, Real* y, const PoolAxis& h, const PoolAxis& w, bool count_padding) {
+void average(const Real* x, Real* y, const WindowAxis& h, const WindowAxis& w, bool count_padding) {
     for (Size oh = 0; oh < h.out; ++oh, y += w.out) {
         for (Size o = 0; o < w.out; ++o) y[o] = 0;
         for (Size kh = 0; kh < h.kernel; ++kh) {
@@ -108,7 +108,7 @@ void average(const Real* x, Real* y, const PoolAxis& h, const PoolAxis& w, bool 
     }
 }
 
-void average_backward(const Real* g, Real* gx, const PoolAxis& h, const PoolAxis& w,
+void average_backward(const Real* g, Real* gx, const WindowAxis& h, const WindowAxis& w,
                       bool count_padding, Real* scratch) {
     for (Size i = 0; i < h.in * w.in; ++i) gx[i] = 0;
     for (Size oh = 0; oh < h.out; ++oh, g += w.out) {

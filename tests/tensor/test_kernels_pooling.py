@@ -27,17 +27,22 @@ WINDOWS: list[tuple[Pair, Pair, Pair, Pair]] = [
 ]
 
 
-def out_size(n: int, k: int, s: int, p: int, d: int, ceil_mode: bool) -> int:
+def out_size(n: int, axis: tuple[int, ...], ceil_mode: bool) -> int:
+    k, s, p, d = axis
     room = n + 2 * p - d * (k - 1) - 1
     out = (-(-room // s) if ceil_mode else room // s) + 1
     return out - 1 if ceil_mode and (out - 1) * s >= n + p else out
 
 
 def windows(
-    shape: Pair, k: Pair, s: Pair, p: Pair, d: Pair, ceil_mode: bool
+    shape: Any, window: tuple[Pair, Pair, Pair, Pair], ceil_mode: bool
 ) -> Iterator[tuple[int, int, list[Pair]]]:
     """Each output with the places it sees, in the order of rows."""
-    outs = [out_size(*a, ceil_mode) for a in zip(shape, k, s, p, d, strict=True)]
+    k, s, p, d = window
+    outs = [
+        out_size(n, axis, ceil_mode)
+        for n, axis in zip(shape, zip(*window, strict=True), strict=True)
+    ]
     for oh, ow in product(*map(range, outs)):
         places = [
             (oh * s[0] - p[0] + i * d[0], ow * s[1] - p[1] + j * d[1])
@@ -46,8 +51,8 @@ def windows(
         yield oh, ow, [(i, j) for i, j in places if 0 <= i < shape[0] and 0 <= j < shape[1]]
 
 
-def max_pool(x: Array, *window: Any) -> tuple[Array, Array]:
-    seen = list(windows(x.shape[2:], *window))
+def max_pool(x: Array, window: Any, ceil_mode: bool) -> tuple[Array, Array]:
+    seen = list(windows(x.shape[2:], window, ceil_mode))
     out = (*x.shape[:2], seen[-1][0] + 1, seen[-1][1] + 1)
     y, where = np.zeros(out, x.dtype), np.zeros(out, np.int64)
     for oh, ow, places in seen:
@@ -64,7 +69,7 @@ def max_pool(x: Array, *window: Any) -> tuple[Array, Array]:
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_max_pool(dtype: Any, shape: Any, window: Any, ceil_mode: bool) -> None:
     for x in (normal(shape, dtype), np.round(normal(shape, dtype)), np.full(shape, -np.inf, dtype)):
-        expected, places = max_pool(x, *window, ceil_mode)
+        expected, places = max_pool(x, window, ceil_mode)
         for layout in LAYOUTS:
             y, where = _tensor.max_pool2d(laid_out(x, layout), *window, ceil_mode)
             np.testing.assert_array_equal(y, expected)
@@ -93,7 +98,7 @@ def test_average_pool(dtype: Any, window: Any, ceil_mode: bool, include: bool) -
     k, s, p, _ = window
     shape = (2, 3, 8, 11)
     x = normal(shape, dtype)
-    seen = list(windows(shape[2:], k, s, p, (1, 1), ceil_mode))
+    seen = list(windows(shape[2:], (k, s, p, (1, 1)), ceil_mode))
     expected = np.zeros((2, 3, seen[-1][0] + 1, seen[-1][1] + 1))
     g = normal(expected.shape, dtype, 1)
     gx = np.zeros(shape)
