@@ -98,8 +98,13 @@ auto unlocked(Size work, Body body) {
     return body();
 }
 
+void bind_attention(nb::module_& m);
+void bind_convolution(nb::module_& m);
 void bind_index(nb::module_& m);
+void bind_matmul(nb::module_& m);
 void bind_memory(nb::module_& m);
+void bind_norm(nb::module_& m);
+void bind_pooling(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_reduce(nb::module_& m);
 

@@ -140,8 +140,6 @@ nb::object index_put_add_array(nb::handle object, nb::handle index_object,
     const Array index = indices("index_put_add: index", index_object);
     const Size count = index.view.size();
     const Array values = parameter("index_put_add: values", values_object, x.view.type, count);
-    if (!values.object.is_valid())
-        raise("DTypeError", "index_put_add: values: expected an array, got None");
     const Array out = copied(x);
     const Size bad = unlocked(count, [&] {
         return add_rows(out.view, {1, out.view.size(), 1}, index.as<std::int64_t>(), count,

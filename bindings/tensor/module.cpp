@@ -27,4 +27,9 @@ NB_MODULE(_tensor, m) {
     bind_reduce(m);
     bind_index(m);
     bind_random(m);
+    bind_norm(m);
+    bind_pooling(m);
+    bind_matmul(m);
+    bind_convolution(m);
+    bind_attention(m);
 }

@@ -25,10 +25,15 @@ struct Variant {
 #define TG_TABLES(real)                               \
     extern const ReduceKernels<real> reduce_##real;   \
     extern const SoftmaxKernels<real> softmax_##real; \
-    extern const RandomKernels<real> random_##real;
+    extern const RandomKernels<real> random_##real;   \
+    extern const NormKernels<real> norm_##real;       \
+    extern const PoolKernels<real> pool_##real;       \
+    extern const GemmKernels<real> gemm_##real;
 #define TG_VARIANT(isa) \
     {#isa, InstructionSet::isa, TG_KERNELS(isa, float), TG_KERNELS(isa, double)},
-#define TG_KERNELS(isa, real) {&isa::reduce_##real, &isa::softmax_##real, &isa::random_##real}
+#define TG_KERNELS(isa, real)                                        \
+    {&isa::reduce_##real, &isa::softmax_##real, &isa::random_##real, \
+     &isa::norm_##real,   &isa::pool_##real,    &isa::gemm_##real}
 #ifdef TG_HAVE_AVX512
 TG_DECLARE(avx512)
 #endif

@@ -2,7 +2,6 @@
 #include "random.h"
 
 #include <cmath>
-#include <type_traits>
 
 #include "kernels.h"
 #include "philox.h"
@@ -18,10 +17,9 @@ constexpr Size number_work = 4;
 template <class Body>
 void fill_reals(const View& out, Body body) {
     const Size count = out.size();
-    with_type(out.type, [&](auto element) {
-        if constexpr (std::is_floating_point_v<decltype(element)>)
-            in_parallel(count, number_work * count,
-                        [&](Size low, Size high) { body(element, low, high); });
+    with_real(out.type, [&](auto element) {
+        in_parallel(count, number_work * count,
+                    [&](Size low, Size high) { body(element, low, high); });
     });
 }
 

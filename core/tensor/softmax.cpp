@@ -2,7 +2,6 @@
 #include "softmax.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "threads.h"
 
@@ -32,64 +31,57 @@ void over_columns(const Slab& s, Body body) {
 void softmax(Softmax kind, const View& x, int dim, const View& y) {
     const Slab s = slab_of(x, dim);
     if (!s.size()) return;
-    with_type(x.type, [&](auto element) {
+    with_real(x.type, [&](auto element) {
         using T = decltype(element);
-        if constexpr (std::is_floating_point_v<T>) {
-            const auto& kernels = *tensor_kernels<T>().softmax;
-            const T* from = x.as<T>();
-            T* to = y.as<T>();
-            if (s.inner == 1)
-                in_parallel(s.outer, exp_work * s.size(), [&](Size low, Size high) {
-                    kernels.rows[kind](from + low * s.n, to + low * s.n, high - low, s.n);
-                });
-            else
-                over_columns(s, [&](Size at, Size columns, Size) {
-                    kernels.columns[kind](from + at, to + at, s.n, s.inner, columns);
-                });
-        }
+        const auto& kernels = *tensor_kernels<T>().softmax;
+        const T* from = x.as<T>();
+        T* to = y.as<T>();
+        if (s.inner == 1)
+            in_parallel(s.outer, exp_work * s.size(), [&](Size low, Size high) {
+                kernels.rows[kind](from + low * s.n, to + low * s.n, high - low, s.n);
+            });
+        else
+            over_columns(s, [&](Size at, Size columns, Size) {
+                kernels.columns[kind](from + at, to + at, s.n, s.inner, columns);
+            });
     });
 }
 
 void softmax_backward(Softmax kind, const View& g, const View& y, int dim, const View& gx) {
     const Slab s = slab_of(y, dim);
     if (!s.size()) return;
-    with_type(y.type, [&](auto element) {
+    with_real(y.type, [&](auto element) {
         using T = decltype(element);
-        if constexpr (std::is_floating_point_v<T>) {
-            const auto& kernels = *tensor_kernels<T>().softmax;
-            const T *from = g.as<T>(), *results = y.as<T>();
-            T* to = gx.as<T>();
-            if (s.inner == 1)
-                in_parallel(s.outer, 2 * s.size(), [&](Size low, Size high) {
-                    kernels.rows_backward[kind](from + low * s.n, results + low * s.n,
-                                                to + low * s.n, high - low, s.n);
-                });
-            else
-                over_columns(s, [&](Size at, Size columns, Size) {
-                    kernels.columns_backward[kind](from + at, results + at, to + at, s.n, s.inner,
-                                                   columns);
-                });
-        }
+        const auto& kernels = *tensor_kernels<T>().softmax;
+        const T *from = g.as<T>(), *results = y.as<T>();
+        T* to = gx.as<T>();
+        if (s.inner == 1)
+            in_parallel(s.outer, 2 * s.size(), [&](Size low, Size high) {
+                kernels.rows_backward[kind](from + low * s.n, results + low * s.n, to + low * s.n,
+                                            high - low, s.n);
+            });
+        else
+            over_columns(s, [&](Size at, Size columns, Size) {
+                kernels.columns_backward[kind](from + at, results + at, to + at, s.n, s.inner,
+                                               columns);
+            });
     });
 }
 
 void logsumexp(const View& x, const Slab& s, const View& y) {
-    with_type(x.type, [&](auto element) {
+    with_real(x.type, [&](auto element) {
         using T = decltype(element);
-        if constexpr (std::is_floating_point_v<T>) {
-            const auto& kernels = *tensor_kernels<T>().softmax;
-            const T* from = x.as<T>();
-            T* to = y.as<T>();
-            if (s.inner == 1)
-                in_parallel(s.outer, exp_work * s.size(), [&](Size low, Size high) {
-                    for (Size o = low; o < high; ++o)
-                        to[o] = kernels.logsumexp(from + o * s.n, s.n);
-                });
-            else
-                over_columns(s, [&](Size at, Size columns, Size result) {
-                    kernels.logsumexp_columns(from + at, to + result, s.n, s.inner, columns);
-                });
-        }
+        const auto& kernels = *tensor_kernels<T>().softmax;
+        const T* from = x.as<T>();
+        T* to = y.as<T>();
+        if (s.inner == 1)
+            in_parallel(s.outer, exp_work * s.size(), [&](Size low, Size high) {
+                for (Size o = low; o < high; ++o) to[o] = kernels.logsumexp(from + o * s.n, s.n);
+            });
+        else
+            over_columns(s, [&](Size at, Size columns, Size result) {
+                kernels.logsumexp_columns(from + at, to + result, s.n, s.inner, columns);
+            });
     });
 }
 

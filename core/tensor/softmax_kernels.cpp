@@ -20,14 +20,6 @@ TG_INLINE Vec exp_shifted(Vec a) {
     return select(zero, Vec(0), exp_of_normal(at_least(a, Vec(-C::normal_limit))));
 }
 
-/// Calls body(position, lanes left) for each vector of n numbers.
-template <class Body>
-TG_INLINE void each_vector(Size n, Body body) {
-    Size i = 0;
-    for (; i + native <= n; i += native) body(i, Size(native));
-    if (i < n) body(i, n - i);
-}
-
 TG_INLINE Real largest(const Real* x, Size n) {
     Vec a = -Format<Real>::infinity, b = a;
     Size i = 0;

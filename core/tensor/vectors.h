@@ -11,7 +11,8 @@ using Real = TG_REAL;
 constexpr int native = native_lanes<Real>;
 using Vec = Lanes<Real, native>;
 
-/// The first `count` lanes from memory, which is not touched beyond; the others are `fill`.
+/// The first `count` lanes from memory, which is not touched beyond, fewer than there are; the
+/// others are `fill`.
 TG_INLINE Vec load_first(const Real* from, Size count, Real fill) {
 #if TG_AVX512
     if constexpr (sizeof(Real) == 8)
@@ -21,6 +22,7 @@ TG_INLINE Vec load_first(const Real* from, Size count, Real fill) {
         return Vec::of(
             Vec::V(_mm512_mask_loadu_ps(__m512(Vec(fill).v), __mmask16((1u << count) - 1), from)));
 #else
+    if (count >= native) __builtin_unreachable();
     Real values[native];
     Vec(fill).store(values);
     for (Size i = 0; i < count; ++i) values[i] = from[i];
@@ -35,6 +37,7 @@ TG_INLINE void store_first(Vec a, Real* to, Size count) {
     else
         _mm512_mask_storeu_ps(to, __mmask16((1u << count) - 1), __m512(a.v));
 #else
+    if (count >= native) __builtin_unreachable();
     Real values[native];
     a.store(values);
     for (Size i = 0; i < count; ++i) to[i] = values[i];
@@ -50,6 +53,14 @@ TG_INLINE void store_up_to(Vec a, Real* to, Size left) {
         a.store(to);
     else
         store_first(a, to, left);
+}
+
+/// Calls body(position, lanes left) for each vector of n numbers.
+template <class Body>
+TG_INLINE void each_vector(Size n, Body body) {
+    Size i = 0;
+    for (; i + native <= n; i += native) body(i, Size(native));
+    if (i < n) body(i, n - i);
 }
 
 /// All lanes combined, halves with halves.

@@ -60,4 +60,10 @@ decltype(auto) with_type(DType type, Body body) {
     }
 }
 
+/// The same for those that are floating point numbers.
+template <class Body>
+decltype(auto) with_real(DType type, Body body) {
+    return type == DType::f64 ? body(double{}) : body(float{});
+}
+
 }  // namespace tapegrad

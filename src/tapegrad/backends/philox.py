@@ -21,7 +21,7 @@ _32 = np.uint64(32)
 
 
 def blocks(counters: Words, seed: int) -> Words:
-    """The four words of each block, in the last dimension."""
+    """Return the four words of each block, in the last dimension."""
     w0, w1 = counters & _LOW, counters >> _32
     w2 = w3 = np.zeros_like(counters)
     key0, key1 = seed & 0xFFFFFFFF, seed >> 32
@@ -34,21 +34,21 @@ def blocks(counters: Words, seed: int) -> Words:
 
 
 def _words(count: int, seed: int, offset: int) -> Words:
-    """Words of 32 bits, four numbers a block."""
+    """Return words of 32 bits, four numbers a block."""
     first = np.uint64(offset // 4)
     words = blocks(first + np.arange(count // 4 + 2, dtype=np.uint64), seed)
     return words.reshape(-1)[offset % 4 :][:count]
 
 
 def _pairs(count: int, seed: int, offset: int) -> Words:
-    """Words of 64 bits, two numbers a block."""
+    """Return words of 64 bits, two numbers a block."""
     first = np.uint64(offset // 2)
     words = blocks(first + np.arange(count // 2 + 2, dtype=np.uint64), seed).reshape(-1, 2)
     return (words[:, 0] | words[:, 1] << _32)[offset % 2 :][:count]
 
 
 def uniform(shape: Sequence[int], dtype: DTypeLike, seed: int, offset: int) -> NDArray[Any]:
-    """Uniform numbers in [0, 1) of 24 or 53 bits."""
+    """Draw uniform numbers in [0, 1) of 24 or 53 bits."""
     count = prod(shape)
     if np.dtype(dtype) == np.float32:
         words = _words(count, seed, offset) >> np.uint64(8)
@@ -58,7 +58,7 @@ def uniform(shape: Sequence[int], dtype: DTypeLike, seed: int, offset: int) -> N
 
 
 def normal(shape: Sequence[int], dtype: DTypeLike, seed: int, offset: int) -> NDArray[Any]:
-    """Standard normal numbers by the method of Box and Muller, in pairs of even and odd numbers."""
+    """Draw standard normal numbers by the method of Box and Muller, in pairs."""
     count = prod(shape)
     even = offset - offset % 2
     u = uniform((count + 2 + count % 2,), dtype, seed, even).astype(np.float64).reshape(-1, 2)
@@ -70,7 +70,7 @@ def normal(shape: Sequence[int], dtype: DTypeLike, seed: int, offset: int) -> ND
 def integers(
     low: int, high: int, shape: Sequence[int], seed: int, offset: int
 ) -> NDArray[np.int64]:
-    """Integers from low to below high: the upper half of 64 random bits times their number."""
+    """Draw integers from low to below high: the upper half of 64 bits times their number."""
     bits, span = _pairs(prod(shape), seed, offset), high - low
     a1, a0 = bits >> _32, bits & _LOW
     b1, b0 = np.uint64(span >> 32), np.uint64(span & 0xFFFFFFFF)
@@ -81,6 +81,6 @@ def integers(
 
 
 def mask(shape: Sequence[int], p_keep: float, seed: int, offset: int) -> NDArray[np.bool_]:
-    """True with probability p_keep: where the float32 uniform lies below it."""
+    """Draw True with probability p_keep: where the float32 uniform lies below it."""
     words = _words(prod(shape), seed, offset) >> np.uint64(8)
     return (words < np.uint64(ceil(p_keep * 2**24))).reshape(shape)
