@@ -1,15 +1,18 @@
 """Times tapegrad's oneDNN module and PyTorch on the same convolutions and matrix products.
 
 Each side runs in a process of its own, in its own environment; the two take turns, block by block,
-so that what else the machine does hits both. Times are the smallest over all blocks: wall time for
-two threads and more, time of the processor for one.
+so that what else the machine does hits both. Times are the smallest over all blocks: wall time, or
+with --busy the processor time of all threads, which other programs on the machine do not lengthen
+(and which does not show how evenly the threads share the work).
 
-    python tools/onednn_probe.py --torch PYTHON [--rounds N] [--threads 1 2] [--filter TEXT]
+    python tools/onednn_probe.py --torch PYTHON [--busy] [--rounds N] [--threads 1 2] [--filter X]
 """
 
 import argparse
 import dataclasses
+import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -17,6 +20,7 @@ from collections.abc import Callable
 
 LAYOUTS = (None, "plain", "channels_last", "blocked")
 DIRECTIONS = ("forward", "input grad", "weight grad")
+Clock = Callable[[], float]
 CALLS = 2  # between two looks at the clock
 
 
@@ -108,12 +112,8 @@ def tapegrad_calls(case: Case, threads: int, layout: str | None) -> dict[str, Ca
     }
 
 
-def block(call: Callable[[], object], threads: int, seconds: float = 0.05) -> float:
-    """Return the smallest time of a call within a block, in microseconds.
-
-    With one thread it is the time the processor gave to it, which other programs do not lengthen.
-    """
-    clock = time.thread_time if threads == 1 else time.perf_counter
+def block(call: Callable[[], object], clock: Clock, seconds: float = 0.05) -> float:
+    """Return the smallest time of a call within a block, in microseconds."""
     call()
     best, end = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
@@ -124,23 +124,53 @@ def block(call: Callable[[], object], threads: int, seconds: float = 0.05) -> fl
     return best * 1e6
 
 
-def work(side: str) -> None:
+def print_pool() -> None:
+    """Print what it costs to alternate between oneDNN, our lanes and a library with other threads.
+
+    Lanes run on the same libgomp threads as oneDNN, NumPy's product on OpenBLAS' own.
+    """
+    import numpy as np
+
+    import tapegrad as tg
+
+    graph = tg.Graph()
+    x = graph.inputs(4)
+    program = tg.compile(tg.sum([tg.sin(each) for each in x]), wrt=x)
+    rows, square = np.ones((20_000, 4)), np.ones((256, 256), np.float32)
+    calls: dict[str, Callable[[], object]] = {
+        "oneDNN": tapegrad_calls(CASES[0], 2, None)["forward"],
+        "lanes": lambda: program.batch(rows, threads=2),
+        "OpenBLAS": lambda: square @ square,
+    }
+    wall = time.perf_counter
+    alone = {name: block(call, wall, 2.0) for name, call in calls.items()}
+    for first, second in itertools.combinations(calls, 2):
+        both = block(lambda a=calls[first], b=calls[second]: (a(), b()), wall, 2.0)  # type: ignore[misc]
+        apart = alone[first] + alone[second]
+        print(f"{first}, {second}: {apart:.1f} us apart, {both:.1f} us alternating")
+
+
+def work(side: str, busy: bool) -> None:
     """Answer requests, one JSON line each, until the input ends."""
+    clock = time.process_time if busy else time.perf_counter
     prepare = torch_calls if side == "torch" else tapegrad_calls
     for line in sys.stdin:
         request = json.loads(line)
-        threads = request["threads"]
-        calls = prepare(Case(**request["case"]), threads, request["layout"])
-        print(json.dumps([block(calls[name], threads) for name in DIRECTIONS]), flush=True)
+        calls = prepare(Case(**request["case"]), request["threads"], request["layout"])
+        print(json.dumps([block(calls[name], clock) for name in DIRECTIONS]), flush=True)
 
 
 class Worker:
     """One side, in a process of its own."""
 
-    def __init__(self, python: str, side: str) -> None:
-        command = [python, __file__, "--worker", side]
+    def __init__(self, python: str, side: str, busy: bool) -> None:
+        command = [python, __file__, "--worker", side, *["--busy"] * busy]
+        # Threads that spin while they wait would take processor time for nothing.
+        environment = os.environ | ({"OMP_WAIT_POLICY": "passive"} if busy else {})
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, text=True, env=environment
+        )
 
     def ask(self, case: Case, threads: int, layout: str | None = None) -> list[float]:
         """Return the times of one block per direction."""
@@ -173,8 +203,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, nargs="+", default=[2, 1])
     parser.add_argument("--filter", default="")
+    parser.add_argument("--busy", action="store_true", help="processor time instead of wall time")
     arguments = parser.parse_args()
-    ours, theirs = Worker(sys.executable, "tapegrad"), Worker(arguments.torch, "torch")
+    if not arguments.busy:
+        print_pool()
+    ours = Worker(sys.executable, "tapegrad", arguments.busy)
+    theirs = Worker(arguments.torch, "torch", arguments.busy)
     for threads in arguments.threads:
         print(f"\n{threads} thread{'s' * (threads > 1)}, times in us:\n")
         print("| case | direction | PyTorch | chosen | ratio | plain | channels last | blocked |")
@@ -185,4 +219,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    work(sys.argv[2]) if sys.argv[1:2] == ["--worker"] else main()
+    work(sys.argv[2], "--busy" in sys.argv) if sys.argv[1:2] == ["--worker"] else main()

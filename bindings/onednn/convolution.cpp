@@ -6,7 +6,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
-#include <limits>
+#include <algorithm>
 #include <optional>
 
 #include "arrays.h"
@@ -38,12 +38,17 @@ Layout layout_named(const std::optional<std::string>& name) {
           "layout: expected 'plain', 'channels_last', 'blocked' or None, got '" + *name + "'");
 }
 
+/// oneDNN computes with 32-bit integers inside, so products of these have to fit.
+constexpr std::int64_t most_option = 1 << 14;
+constexpr std::int64_t most_size = 1 << 30;
+
 void check_option(const char* op, const char* name, Pair value, std::int64_t least) {
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    if (std::min(value.first, value.second) < least || std::max(value.first, value.second) > most)
-        raise("OptionError", std::string(op) + ": expected " + name + " of at least " +
-                                 std::to_string(least) + ", got (" + std::to_string(value.first) +
-                                 ", " + std::to_string(value.second) + ")");
+    if (std::min(value.first, value.second) < least ||
+        std::max(value.first, value.second) > most_option)
+        raise("OptionError", std::string(op) + ": expected " + name + " from " +
+                                 std::to_string(least) + " to " + std::to_string(most_option) +
+                                 ", got (" + std::to_string(value.first) + ", " +
+                                 std::to_string(value.second) + ")");
 }
 
 /// Options and sizes as one problem, checked. `op` begins its messages.
@@ -60,6 +65,11 @@ Convolution problem(const char* op, const Sizes& x, const Sizes& w, Pair stride,
                                 ": expected x (n, c, h, w) and weight (k, c / groups, ...) with c "
                                 "and k multiples of groups" +
                                 given);
+    if (std::max({x[1], x[2], x[3], w[0], w[2], w[3]}) > most_size ||
+        std::max(w[2], w[3]) > most_option)
+        raise("ShapeError", std::string(op) + ": expected sizes below " +
+                                std::to_string(most_size) + " and kernels of at most " +
+                                std::to_string(most_option) + given);
     if (std::min({x[1], x[2], x[3], w[0], w[2], w[3]}) < 1)
         raise("ShapeError", std::string(op) + ": only the batch may be empty" + given);
     const Convolution p{.n = x[0],

@@ -276,11 +276,16 @@ def test_gradients_of_the_wrong_shape_raise() -> None:
             onednn.conv2d_weight_grad(floats(*shape), x, w.shape, **o, with_bias=True)
 
 
-def test_sizes_beyond_all_memory_raise() -> None:
+def test_sizes_beyond_all_bounds_raise() -> None:
+    far = (2**14, 2**14)
     g, w = floats(1, 1, 1, 1), floats(1, 1, 1, 1)
-    huge = (1, 1, 2**30, 2**30)
-    with pytest.raises((MemoryError, ShapeError)):
-        onednn.conv2d_input_grad(g, w, huge, **options((2**31 - 1, 2**31 - 1)))
+    with pytest.raises(MemoryError):
+        onednn.conv2d(floats(1, 1, 9, 9), floats(2**13, 1, 1, 1), None, **options(padding=far))
+    for shape in ((1, 1, 2**60, 1), (1, 1, 1, 2**31), (-1, 1, 1, 1), (1, -1, 1, 1)):
+        with pytest.raises(ShapeError):
+            onednn.conv2d_input_grad(g, w, shape, **options())
+        with pytest.raises(ShapeError):
+            onednn.conv2d_weight_grad(g, floats(1, 1, 1, 1), shape, **options(), with_bias=True)
 
 
 def test_arguments_that_are_not_float32_arrays_raise() -> None:
