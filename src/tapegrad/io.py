@@ -12,6 +12,7 @@ import json
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ from tapegrad.tensors import Generator, Tensor, default_generator, tensor
 
 _CHECKSUM = "tapegrad.crc32"
 _STATE = "tapegrad.state"
+#: What safetensors raises for types that NumPy has no name for.
+_UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
 _DTYPES = ("bool", "int32", "int64", "uint8", "float32", "float64")
 
 
@@ -138,13 +141,15 @@ def load_training(
 def _packed(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     """Return a tree as JSON can hold it: what it has no word for becomes {"kind": content}."""
     if isinstance(tree, Tensor):
-        tensors[path] = tree
-        return {"tensor": path}
+        name = path if path not in tensors else f"{path} {len(tensors)}"
+        tensors[name] = tree
+        return {"tensor": name}
+    start = f"{path}." if path else ""
     if isinstance(tree, Mapping):
-        pairs = [[key, _packed(value, f"{path}.{key}", tensors)] for key, value in tree.items()]
-        return {"dict": [[key, value] for key, value in pairs]}
+        pairs = tree.items()
+        return {"dict": [[key, _packed(each, f"{start}{key}", tensors)] for key, each in pairs]}
     if isinstance(tree, (list, tuple)):
-        entries = [_packed(each, f"{path}.{place}", tensors) for place, each in enumerate(tree)]
+        entries = [_packed(each, f"{start}{place}", tensors) for place, each in enumerate(tree)]
         return {"tuple": entries} if isinstance(tree, tuple) else entries
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
@@ -181,9 +186,17 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
     }
 
 
-def _write(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], path: Path) -> None:
-    from safetensors.numpy import save_file
+def _safetensors(part: str = "") -> Any:
+    try:
+        return import_module(f"safetensors.{part}" if part else "safetensors")
+    except ImportError as error:
+        raise ImportError(
+            f"tapegrad.io needs safetensors ({error}): pip install 'tapegrad[weights]'"
+        ) from None
 
+
+def _write(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], path: Path) -> None:
+    save_file = _safetensors("numpy").save_file
     part = path.with_name(f"{path.name}.part")
     try:
         save_file(arrays, part, metadata | {_CHECKSUM: _checksum(arrays, metadata)})
@@ -194,15 +207,14 @@ def _write(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], path: Path
 
 
 def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    from safetensors import SafetensorError, safe_open
-
+    safetensors = _safetensors()
     if not path.is_file():
         raise FileNotFoundError(f"{path}: expected a safetensors file, there is none")
     try:
-        with safe_open(path, framework="numpy") as file:
+        with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+    except (safetensors.SafetensorError, OSError, *_UNREADABLE) as error:
         raise FileError(
             f"{path}: expected a safetensors file of {', '.join(_DTYPES)}, got one that is "
             f"damaged or of other types: {error}"

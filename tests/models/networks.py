@@ -17,6 +17,7 @@ BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
 HIDDEN = 32
 CLASSES = 5
 STEPS = 3
+BATCH = 3
 
 
 def narrow(nn: Any, model: Any) -> Any:
@@ -103,22 +104,20 @@ def train(lib: Any, model: Any, name: str, dtype: str) -> Any:
     """Return outputs and gradients of the first step, and all state after three steps."""
     training = runpy.run_path(TRAINING)
     floats, numpy = getattr(lib.tt, dtype), training["numpy"]
-    side = 32 if name.startswith("vgg") else 64
+    side = 32 if name.startswith("vgg") else 33  # the last layers see 1x1 and 2x2 pixels
     training["filled"](lib, model.to(floats), 0)
     optimizer = lib.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     random = np.random.default_rng(1)
     found: dict[str, Any] = {}
     for step in range(STEPS):
-        x = lib.tt.tensor(random.standard_normal((4, 3, side, side)).astype(dtype))
+        x = lib.tt.tensor(random.standard_normal((BATCH, 3, side, side)).astype(dtype))
         output = model(x)
-        loss = lib.F.cross_entropy(output, lib.tt.tensor(random.integers(0, CLASSES, 4)))
+        loss = lib.F.cross_entropy(output, lib.tt.tensor(random.integers(0, CLASSES, BATCH)))
         optimizer.zero_grad()
         loss.backward()
         found[f"outputs of step {step}"] = numpy(output)
         if step == 0:
-            found["gradients"] = {
-                name: numpy(each.grad) for name, each in model.named_parameters()
-            }
+            found["gradients"] = {name: numpy(each.grad) for name, each in model.named_parameters()}
         optimizer.step()
     found["state"] = {name: numpy(each) for name, each in model.state_dict().items()}
     return found

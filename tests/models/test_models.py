@@ -30,6 +30,13 @@ COUNTS = {
 }
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave 140 million numbers as they are that nobody reads."""
+    for fill in ("uniform_", "normal_", "constant_"):
+        monkeypatch.setattr(nn.init, fill, lambda tensor, *_: tensor)
+
+
 def _model(name: str) -> Any:
     make = getattr(models, name)
     if name.startswith("vgg"):
@@ -37,12 +44,14 @@ def _model(name: str) -> Any:
     return make(num_classes=networks.CLASSES)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ["vgg11", "vgg11_bn", "resnet18", "resnet50"])
 def test_model_trains_as_in_pytorch(torch: Torch, name: str) -> None:
     ours = networks.train(tapegrad(), _model(name), name, "float64")
     assert_equal(ours, torch(networks.reference, name, "float64"), 1e-6)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ["vgg11_bn", "resnet18"])
 def test_model_in_single_precision(torch: Torch, name: str) -> None:
     ours = networks.train(tapegrad(), _model(name), name, "float32")
@@ -51,10 +60,9 @@ def test_model_in_single_precision(torch: Torch, name: str) -> None:
     assert_equal(ours["gradients"], theirs["gradients"], 5e-3)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("name", "count"), COUNTS.items())
-def test_number_of_parameters(monkeypatch: pytest.MonkeyPatch, name: str, count: int) -> None:
-    for drawn in ("uniform_", "normal_", "constant_"):  # 140 million numbers that nobody reads
-        monkeypatch.setattr(nn.init, drawn, lambda tensor, *_: tensor)
+def test_number_of_parameters(name: str, count: int) -> None:
     model = getattr(models, name)()
     assert sum(each.numel() for each in model.parameters()) == count
     assert repr(model).splitlines()[0].endswith(f"{count:,} parameters")

@@ -89,8 +89,7 @@ CASES = [
     ),
     Case("nn.CrossEntropyLoss()", x(5, 4), "model(x, y)", LABELS),
     Case(
-        "nn.CrossEntropyLoss(tt.tensor([1.0, 2.0, 0.5, 3.0]), ignore_index=0, "
-        "label_smoothing=0.1)",
+        "nn.CrossEntropyLoss(tt.tensor([1.0, 2.0, 0.5, 3.0]), ignore_index=0, label_smoothing=0.1)",
         x(5, 4),
         "model(x, y)",
         LABELS,

@@ -54,9 +54,7 @@ SCHEDULES = [
 
 @pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-10), ("float32", 1e-4)])
 @pytest.mark.parametrize("build", OPTIMISERS)
-def test_optimiser_trains_as_in_pytorch(
-    torch: Torch, build: str, dtype: str, rtol: float
-) -> None:
+def test_optimiser_trains_as_in_pytorch(torch: Torch, build: str, dtype: str, rtol: float) -> None:
     assert_equal(optimise(tapegrad(), build, dtype), torch(optimise, build, dtype), rtol)
 
 

@@ -9,7 +9,9 @@ import numpy as np
 STEPS = 20
 
 
-def train(lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str, seed: int = 0) -> Any:
+def train(
+    lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str, seed: int = 0
+) -> Any:
     """Train a module, and its inputs with it, over some steps; return all that it came to.
 
     Args:

@@ -230,7 +230,6 @@ class MultiheadAttention(Module):
         return sum(parts[1:], parts[0]) if parts else None
 
 
-
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
 ) -> tuple[Tensor, Tensor]:

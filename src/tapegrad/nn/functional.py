@@ -6,7 +6,9 @@ They are the tensor engine's operations; nothing is defined here.
 from tapegrad.tensors.ops import adaptive_avg_pool2d as adaptive_avg_pool2d
 from tapegrad.tensors.ops import avg_pool2d as avg_pool2d
 from tapegrad.tensors.ops import batch_norm as batch_norm
-from tapegrad.tensors.ops import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from tapegrad.tensors.ops import (
+    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+)
 from tapegrad.tensors.ops import conv2d as conv2d
 from tapegrad.tensors.ops import cross_entropy as cross_entropy
 from tapegrad.tensors.ops import dropout as dropout

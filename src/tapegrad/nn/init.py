@@ -83,9 +83,7 @@ def xavier_uniform_(
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(
-    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
-) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Glorot's normal initialisation: sizes are kept forward and backward, on average."""
     return normal_(tensor, 0.0, _xavier_std(tensor, gain), generator)
 

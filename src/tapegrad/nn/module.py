@@ -114,9 +114,7 @@ class Module:
                     args = answer if isinstance(answer, tuple) else (answer,)
         return args, kwargs
 
-    def _after(
-        self, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-    ) -> Any:
+    def _after(self, hook: Hook, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         if hook.with_kwargs:
             answer = hook.function(self, args, kwargs, result)
         else:
@@ -458,9 +456,7 @@ class Module:
             found[prefix + name] = tensor if keep_vars else tensor.detach()
         for name, module in self._modules.items():
             if module is not None:
-                module.state_dict(
-                    destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars
-                )
+                module.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         return found
 
     def _own_state(self) -> Iterator[tuple[str, Tensor]]:

@@ -33,9 +33,7 @@ def load(
 ) -> IncompatibleKeys:
     """Copy given tensors into a module's own; all of them or, if some do not fit, none."""
     if not isinstance(given, Mapping):
-        raise DTypeError(
-            f"load_state_dict: expected a dict of tensors, got {type(given).__name__}"
-        )
+        raise DTypeError(f"load_state_dict: expected a dict of tensors, got {type(given).__name__}")
     keys = IncompatibleKeys(
         [key for key in own if key not in given], [key for key in given if key not in own]
     )
