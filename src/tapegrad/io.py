@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.errors import DTypeError, FileError, StateError
-from tapegrad.tensors import Generator, Tensor, default_generator, tensor
+from tapegrad.tensors import Generator, Tensor, tensor
+from tapegrad.tensors.random import DEFAULT
 
 _CHECKSUM = "tapegrad.crc32"
 _STATE = "tapegrad.state"
@@ -97,7 +98,7 @@ def save_training(
     """
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
     state = {name: part.state_dict() for name, part in parts.items() if part is not None}
-    state["generator"] = (generator or default_generator).get_state()
+    state["generator"] = (generator or DEFAULT).get_state()
     state["step"] = step
     tensors: dict[str, Tensor] = {}
     text = json.dumps(_packed(state, "", tensors))
@@ -124,7 +125,7 @@ def load_training(
         )
     try:
         state = _unpacked(json.loads(metadata[_STATE]), arrays)
-        step, random = state["step"], state["generator"]
+        step, random = int(state["step"]), Generator().set_state(state["generator"])
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise FileError(f"{path}: the training state is damaged: {error!r}") from None
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
@@ -134,8 +135,8 @@ def load_training(
     for name, part in parts.items():
         if part is not None:
             part.load_state_dict(state[name])
-    (generator or default_generator).set_state(random)
-    return int(step)
+    (generator or DEFAULT).set_state(random.get_state())
+    return step
 
 
 def _packed(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -70,7 +70,7 @@ def test_samplers_decide_on_order() -> None:
 
 
 def test_collation_keeps_the_form_of_samples() -> None:
-    point = namedtuple("point", "x y")  # noqa: PYI024  what users of collections have
+    point = namedtuple("point", "x y")
     batch = default_collate(
         [
             {"a": (1, 2.5), "b": [True, "t"], "c": point(np.float32(1), np.ones(2)), "d": ones(2)},
@@ -139,7 +139,7 @@ def test_errors_of_workers_arrive() -> None:
         (lambda: DataLoader(ROWS, None, drop_last=True), OptionError, "needs a batch_size"),
         (lambda: len(DataLoader(ROWS, sampler=iter([1]))), OptionError, "has no length"),
         (lambda: TensorDataset(ones(2), ones(3)), ShapeError, r"\(2,\), \(3,\)"),
-        (lambda: TensorDataset(), ShapeError, "none"),
+        (TensorDataset, ShapeError, "none"),
         (lambda: default_collate([object()]), DTypeError, "give DataLoader a collate_fn"),
         (lambda: default_collate([(1, 2), (1,)]), DTypeError, r"equal length.*\[1, 2\]"),
         (lambda: Dataset()[0], NotImplementedError, "__getitem__"),

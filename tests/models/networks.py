@@ -6,6 +6,7 @@ Runs in both libraries; imports NumPy and nothing else.
 from __future__ import annotations
 
 import runpy
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ BATCH = 3
 def narrow(nn: Any, model: Any) -> Any:
     """Make VGG's linear layers narrow: their real sizes are in the counts of parameters."""
     sizes = 512 * 49, HIDDEN, HIDDEN, CLASSES
-    for place, (width, out) in zip((0, 3, 6), zip(sizes, sizes[1:], strict=False), strict=True):
+    for place, (width, out) in zip((0, 3, 6), pairwise(sizes), strict=True):
         model.classifier[place] = nn.Linear(width, out)
     return model
 

@@ -167,7 +167,7 @@ def test_sequences_of_modules_are_lists() -> None:
     row[0] = nn.GELU()
     assert isinstance(row[0], nn.GELU)
     named = nn.Sequential({"linear": nn.Linear(1, 1), "end": nn.ReLU()})
-    assert isinstance(named.end, nn.ReLU) and list(named.state_dict())[0] == "linear.weight"
+    assert isinstance(named.end, nn.ReLU) and next(iter(named.state_dict())) == "linear.weight"
     part = row[3:].append(nn.ReLU())
     assert [type(each).__name__ for each in part] == ["Tanh", "Sigmoid", "ReLU"]
     with pytest.raises(IndexError, match="no module 9"):

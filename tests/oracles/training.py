@@ -9,9 +9,7 @@ import numpy as np
 STEPS = 20
 
 
-def train(
-    lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str, seed: int = 0
-) -> Any:
+def train(lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str) -> Any:
     """Train a module, and its inputs with it, over some steps; return all that it came to.
 
     Args:
@@ -20,11 +18,9 @@ def train(
         call: Its call, as text over `model` and the names of arrays.
         arrays: Inputs. Floats are of the dtype, require gradients and are trained.
         dtype: "float32" or "float64".
-        seed: Of weights.
-
     """
     floats = getattr(lib.tt, dtype)
-    model = filled(lib, eval(build, {"nn": lib.nn, "tt": lib.tt}).to(floats), seed)
+    model = filled(lib, eval(build, {"nn": lib.nn, "tt": lib.tt}).to(floats), 0)
     inputs = {name: _input(lib, array, floats) for name, array in arrays.items()}
     trained = [each for each in inputs.values() if each.requires_grad]
     optimizer = lib.optim.SGD([*model.parameters(), *trained], lr=0.05, momentum=0.9)

@@ -29,10 +29,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return stack(list(batch))
     if isinstance(first, (np.ndarray, np.generic)):
         return tensor(np.stack(batch))
-    if isinstance(first, float):
-        return tensor(list(batch), dtype=float64)
-    if isinstance(first, int):
-        return tensor(list(batch))
+    if isinstance(first, (int, float)):
+        return tensor(list(batch), dtype=float64 if isinstance(first, float) else None)
     if isinstance(first, (str, bytes)):
         return list(batch)
     if isinstance(first, Mapping):

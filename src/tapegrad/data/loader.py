@@ -12,12 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from tapegrad.data.collate import default_collate
 from tapegrad.data.dataset import TensorDataset
 from tapegrad.errors import OptionError
-from tapegrad.tensors import Generator, randint, tensor
+from tapegrad.tensors import Generator, randperm, tensor
 
 Collate = Callable[[list[Any]], Any]
 
@@ -113,8 +111,7 @@ class DataLoader:
         samples = len(self.dataset)
         if not self.shuffle:
             return range(samples)
-        seed = int(randint(0, 2**62, (1,), generator=self.generator).item())
-        order: list[int] = np.random.Generator(np.random.Philox(seed)).permutation(samples).tolist()
+        order: list[int] = randperm(samples, generator=self.generator).tolist()
         return order
 
     def _batches(self, order: Iterable[Any]) -> Iterator[Any]:

@@ -13,6 +13,7 @@ from tapegrad.nn.module import Module
 from tapegrad.nn.parameter import Parameter
 from tapegrad.tensors import Tensor, bool_, cat, empty, full, ones, zeros
 from tapegrad.tensors.dtypes import DType
+from tapegrad.tensors.ops.attention import attention_with_weights
 
 
 class MultiheadAttention(Module):
@@ -133,7 +134,7 @@ class MultiheadAttention(Module):
         dropout = self.dropout if self.training else 0.0
         weights = None
         if need_weights:
-            output, weights = _attention(q, k, v, mask, dropout)
+            output, weights = attention_with_weights(q, k, v, mask, dropout)
             weights = weights.mean(1) if average_attn_weights else weights
             weights = weights if batched else weights.squeeze(0)
         else:
@@ -228,16 +229,6 @@ class MultiheadAttention(Module):
             _check_mask("key_padding_mask", padding, ((batch, keys) if batched else (keys,),))
             parts.append(_added(padding, query).reshape(batch, 1, 1, keys))
         return sum(parts[1:], parts[0]) if parts else None
-
-
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
-) -> tuple[Tensor, Tensor]:
-    """Return outputs and weights, which the fused attention does not give."""
-    scores = (query / math.sqrt(query.shape[-1])) @ key.transpose(-2, -1)
-    weights = F.softmax(scores if mask is None else scores + mask, -1)
-    weights = F.dropout(weights, dropout) if dropout else weights
-    return weights @ value, weights
 
 
 def _added(mask: Tensor, like: Tensor) -> Tensor:

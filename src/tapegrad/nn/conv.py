@@ -61,7 +61,6 @@ class Conv2d(Module):
         self.padding = padding if isinstance(padding, str) else pair("padding", padding, 0)
         self.groups = groups
         self._check(padding_mode)
-        self._pad, self._padding = self._margins()
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         if bias:
@@ -89,32 +88,14 @@ class Conv2d(Module):
                 "pad the input with nn.functional.pad"
             )
 
-    def _margins(self) -> tuple[tuple[int, ...], Pair]:
-        """Return the zeros to add first (as `pad` takes them), and those that conv2d adds itself.
-
-        An even kernel of "same" size needs one zero more behind than before.
-        """
-        if not isinstance(self.padding, str):
-            return (), self.padding
-        if self.padding == "valid":
-            return (), (0, 0)
-        height, width = (
-            step * (size - 1) for step, size in zip(self.dilation, self.kernel_size, strict=True)
-        )
-        before = height // 2, width // 2
-        if height % 2 or width % 2:
-            return (before[1], width - before[1], before[0], height - before[0]), (0, 0)
-        return (), before
-
     def reset_parameters(self) -> None:
         """Draw weight and bias uniformly within 1/sqrt(numbers that an output is made of)."""
         init.layer_(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Convolve images with the layer's kernels."""
-        x = F.pad(input, self._pad) if self._pad else input
         return F.conv2d(
-            x, self.weight, self.bias, self.stride, self._padding, self.dilation, self.groups
+            input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
         )
 
     def extra_repr(self) -> str:

@@ -1,31 +1,75 @@
-"""The functions behind the modules, by PyTorch's names.
+"""The functions behind the modules, by PyTorch's names: the tensor engine's operations.
 
-They are the tensor engine's operations; nothing is defined here.
+Three of them take `inplace` here, which allows to overwrite the input. Nothing is overwritten: a
+result that nobody needs any more is let go at once anyway, and what gradients need must stay.
 """
 
-from tapegrad.tensors.ops import adaptive_avg_pool2d as adaptive_avg_pool2d
-from tapegrad.tensors.ops import avg_pool2d as avg_pool2d
-from tapegrad.tensors.ops import batch_norm as batch_norm
-from tapegrad.tensors.ops import (
-    binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
+from __future__ import annotations
+
+from tapegrad import tensors
+from tapegrad.tensors import (
+    Tensor,
+    adaptive_avg_pool2d,
+    avg_pool2d,
+    batch_norm,
+    binary_cross_entropy_with_logits,
+    conv2d,
+    cross_entropy,
+    embedding,
+    gelu,
+    l1_loss,
+    layer_norm,
+    linear,
+    log_softmax,
+    max_pool2d,
+    mse_loss,
+    nll_loss,
+    pad,
+    scaled_dot_product_attention,
+    sigmoid,
+    softmax,
+    softplus,
+    tanh,
 )
-from tapegrad.tensors.ops import conv2d as conv2d
-from tapegrad.tensors.ops import cross_entropy as cross_entropy
-from tapegrad.tensors.ops import dropout as dropout
-from tapegrad.tensors.ops import embedding as embedding
-from tapegrad.tensors.ops import gelu as gelu
-from tapegrad.tensors.ops import l1_loss as l1_loss
-from tapegrad.tensors.ops import layer_norm as layer_norm
-from tapegrad.tensors.ops import linear as linear
-from tapegrad.tensors.ops import log_softmax as log_softmax
-from tapegrad.tensors.ops import max_pool2d as max_pool2d
-from tapegrad.tensors.ops import mse_loss as mse_loss
-from tapegrad.tensors.ops import nll_loss as nll_loss
-from tapegrad.tensors.ops import pad as pad
-from tapegrad.tensors.ops import relu as relu
-from tapegrad.tensors.ops import scaled_dot_product_attention as scaled_dot_product_attention
-from tapegrad.tensors.ops import sigmoid as sigmoid
-from tapegrad.tensors.ops import silu as silu
-from tapegrad.tensors.ops import softmax as softmax
-from tapegrad.tensors.ops import softplus as softplus
-from tapegrad.tensors.ops import tanh as tanh
+
+__all__ = [
+    "adaptive_avg_pool2d",
+    "avg_pool2d",
+    "batch_norm",
+    "binary_cross_entropy_with_logits",
+    "conv2d",
+    "cross_entropy",
+    "dropout",
+    "embedding",
+    "gelu",
+    "l1_loss",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "max_pool2d",
+    "mse_loss",
+    "nll_loss",
+    "pad",
+    "relu",
+    "scaled_dot_product_attention",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "tanh",
+]
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return max(x, 0)."""
+    return tensors.relu(input)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """Return x * sigmoid(x)."""
+    return tensors.silu(input)
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Return x with a part p of its numbers zero, and the others scaled up by 1 / (1 - p)."""
+    return tensors.dropout(input, p, training)

@@ -12,8 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tapegrad.errors import GradError
-from tapegrad.tensors import Tensor, is_grad_enabled
-from tapegrad.tensors.autograd import Function
+from tapegrad.tensors import Function, Tensor, is_grad_enabled
 
 if TYPE_CHECKING:
     from tapegrad.nn.module import Module

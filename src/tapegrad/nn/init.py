@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tapegrad.errors import OptionError, ShapeError
-from tapegrad.tensors import Generator, Tensor, eye, no_grad
+from tapegrad.tensors import Generator, Tensor, elementwise, eye, no_grad, rand_like, randn_like
 
 _GAINS = {
     "linear": 1.0,
@@ -39,16 +40,14 @@ def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Fill with numbers drawn uniformly from [a, b)."""
-    with no_grad():
-        return tensor.uniform_(a, b, generator=generator)
+    return _scaled_into(tensor, rand_like(tensor, generator=generator), b - a, a)
 
 
 def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Fill with numbers drawn from a normal distribution."""
-    with no_grad():
-        return tensor.normal_(mean, std, generator=generator)
+    return _scaled_into(tensor, randn_like(tensor, generator=generator), std, mean)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -72,7 +71,7 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: expected a matrix, got shape {tuple(tensor.shape)}")
     with no_grad():
-        return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype))
+        return tensor.copy_(eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 def xavier_uniform_(
@@ -128,6 +127,17 @@ def layer_(weight: Tensor, bias: Tensor | None) -> None:
     uniform_(weight, -bound, bound)
     if bias is not None:
         uniform_(bias, -bound, bound)
+
+
+@elementwise
+def _scaled(drawn: Any, scale: Any, shift: Any) -> Any:
+    return drawn * scale + shift
+
+
+def _scaled_into(tensor: Tensor, drawn: Tensor, scale: float, shift: float) -> Tensor:
+    with no_grad():
+        _scaled(drawn, scale, shift, out=tensor)
+    return tensor
 
 
 def _xavier_std(tensor: Tensor, gain: float) -> float:

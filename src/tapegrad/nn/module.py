@@ -64,6 +64,7 @@ class Module:
     # Calls and hooks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call `forward`, and hooks around it."""
         try:
             fields = self.__dict__
             hooked = (
@@ -147,7 +148,7 @@ class Module:
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> HookHandle:
-        """Call hook(module, grad_input, grad_output) behind backward; its answer replaces grad_input."""
+        """Call hook(module, grad_input, grad_output) behind backward; it may replace grad_input."""
         return HookHandle(self._backward_hooks, Hook(hook), prepend)
 
     # Attributes
@@ -392,7 +393,7 @@ class Module:
             forget_gradient(parameter, set_to_none)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move parameters and buffers: to(device), to(dtype), to(device, dtype) or to(tensor).
+        """Move parameters and buffers, by `to(device)`, `to(dtype)`, both, or `to(tensor)`.
 
         A dtype must be one of floats, and is that of all floats then; integers stay as they are.
         The parameters stay the same objects, so optimisers keep them.
@@ -478,6 +479,7 @@ class Module:
 
         If anything does not fit, nothing is loaded, and StateError lists what is missing, what is
         unexpected and which shapes differ.
+
         """
         own = self.state_dict(keep_vars=True)
         return state.load(type(self).__name__, own, state_dict, strict)

@@ -25,6 +25,7 @@ class Optimizer:
         defaults: Options of groups that do not give their own.
 
     A subclass says in `update` how one parameter changes.
+
     """
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ class LRScheduler:
         last_epoch: -1 begins; any other goes on from a state that was loaded into the optimiser.
 
     A subclass says in `rate` how a group's rate changes.
+
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
