@@ -97,7 +97,9 @@ def save_training(
 
     """
     parts = {"model": model, "optimizer": optimizer, "schedule": schedule}
-    state = {name: part.state_dict() for name, part in parts.items() if part is not None}
+    state: dict[str, Any] = {
+        name: part.state_dict() for name, part in parts.items() if part is not None
+    }
     state["generator"] = (generator or DEFAULT).get_state()
     state["step"] = step
     tensors: dict[str, Tensor] = {}
@@ -236,5 +238,5 @@ def _checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -
     sum_ = zlib.crc32(metadata.get(_STATE, "").encode())
     for name, array in sorted(arrays.items()):
         sum_ = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), sum_)
-        sum_ = zlib.crc32(array.reshape(-1).view(np.uint8), sum_) if array.size else sum_
+        sum_ = zlib.crc32(array.reshape(-1).view(np.uint8).data, sum_)
     return f"{sum_:08x}"

@@ -31,7 +31,8 @@ def narrow(nn: Any, model: Any) -> Any:
 
 def vgg(nn: Any, batch_norm: bool) -> Any:
     """Return VGG 11 with torchvision's keys."""
-    layers, channels = [], 3
+    layers: list[Any] = []
+    channels: Any = 3
     for width in VGG11:
         if width == "M":
             layers.append(nn.MaxPool2d(2, 2))

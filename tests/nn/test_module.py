@@ -153,6 +153,7 @@ def test_sequences_of_modules_are_lists() -> None:
     row = nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 3))
     assert list(row[1:].state_dict()) == ["2.weight", "2.bias"]
     assert isinstance(row[-1], nn.Linear) and len(row) == 3
+    assert list(nn.ModuleList(row)[1:].state_dict()) == ["1.weight", "1.bias"]
     del row[1]
     assert list(dict(row.named_children())) == ["0", "1"]
     row.append(nn.Tanh()).extend([nn.Sigmoid()])
@@ -223,13 +224,17 @@ def test_hooks_that_always_run_see_failures() -> None:
     assert seen == ["always"]
 
 
+#: Without types, for what types would not let pass.
+loose: Any = nn
+
+
 class _Early(nn.Module):
     def __init__(self) -> None:
         self.layer = nn.Linear(1, 1)
 
 
 def _results_as_parameters() -> None:
-    nn.Module().register_parameter("w", nn.Parameter(ones(2)) * 2)
+    loose.Module().register_parameter("w", nn.Parameter(ones(2)) * 2)
 
 
 def _wrong_hook() -> None:
@@ -242,50 +247,54 @@ def _wrong_hook() -> None:
     ("misuse", "error", "message"),
     [
         (_Early, AttributeError, r"call super\(\).__init__\(\)"),
-        (lambda: nn.Module()(1), NotImplementedError, "no method `forward`"),
-        (lambda: nn.Linear(1, 1).nothing, AttributeError, "Linear has no attribute 'nothing'"),
-        (lambda: setattr(nn.Linear(1, 1), "weight", ones(1)), DTypeError, "expected a Parameter"),
-        (lambda: nn.Module().register_buffer("a.b", ones(1)), OptionError, "no dot"),
-        (lambda: nn.Module().register_buffer("train", ones(1)), OptionError, "already"),
-        (lambda: nn.Module().register_buffer("a", 3), DTypeError, "expected a Tensor"),
-        (lambda: nn.Module().add_module("a", 3), DTypeError, "expected a Module"),
+        (lambda: loose.Module()(1), NotImplementedError, "no method `forward`"),
+        (lambda: loose.Linear(1, 1).nothing, AttributeError, "Linear has no attribute 'nothing'"),
+        (
+            lambda: setattr(loose.Linear(1, 1), "weight", ones(1)),
+            DTypeError,
+            "expected a Parameter",
+        ),
+        (lambda: loose.Module().register_buffer("a.b", ones(1)), OptionError, "no dot"),
+        (lambda: loose.Module().register_buffer("train", ones(1)), OptionError, "already"),
+        (lambda: loose.Module().register_buffer("a", 3), DTypeError, "expected a Tensor"),
+        (lambda: loose.Module().add_module("a", 3), DTypeError, "expected a Module"),
         (_results_as_parameters, DTypeError, "expected a"),
         (_wrong_hook, TapegradError, "expected None or 1 gradients, got 2"),
-        (lambda: nn.Parameter([1.0]), DTypeError, "expected a Tensor"),
-        (lambda: nn.Linear(1, 1).to(int64), DTypeError, "expected float32 or float64"),
-        (lambda: nn.Linear(1, 1).get_submodule("a"), AttributeError, "has no module 'a'"),
-        (lambda: nn.Linear(1, 1).get_parameter("a"), AttributeError, "weight, bias"),
-        (lambda: nn.Conv2d(3, 4, 3, groups=2), OptionError, "multiples of groups"),
-        (lambda: nn.Conv2d(3, 4, 0), OptionError, "kernel_size: expected 1 or more"),
-        (lambda: nn.Conv2d(3, 4, (1, 2, 3)), OptionError, "an integer or two"),
-        (lambda: nn.Conv2d(3, 4, 3, padding="full"), OptionError, "'same' or 'valid'"),
-        (lambda: nn.Conv2d(3, 4, 3, 2, padding="same"), OptionError, "needs stride 1"),
-        (lambda: nn.Conv2d(3, 4, 3, padding_mode="reflect"), OptionError, "padding_mode"),
-        (lambda: nn.BatchNorm2d(3)(ones(2, 3)), ShapeError, "expected 4 dimensions, 3 channels"),
-        (lambda: nn.BatchNorm1d(3)(ones(2, 4)), ShapeError, "2 or 3 dimensions, 3 channels"),
-        (lambda: nn.LayerNorm("a"), OptionError, "normalized_shape"),
-        (lambda: nn.Dropout(1.5), OptionError, "probability"),
-        (lambda: nn.GELU("erf"), OptionError, "approximate"),
-        (lambda: nn.MSELoss(reduction="max"), OptionError, "reduction"),
-        (lambda: nn.Embedding(3, 2, padding_idx=3), OptionError, "within 3 rows"),
-        (lambda: nn.Embedding.from_pretrained(ones(3)), ShapeError, "a matrix"),
-        (lambda: nn.MultiheadAttention(5, 2), OptionError, "multiple of num_heads"),
-        (lambda: nn.MultiheadAttention(4, 2)(*[ones(3, 5)] * 3), ShapeError, "end with"),
+        (lambda: loose.Parameter([1.0]), DTypeError, "expected a Tensor"),
+        (lambda: loose.Linear(1, 1).to(int64), DTypeError, "expected float32 or float64"),
+        (lambda: loose.Linear(1, 1).get_submodule("a"), AttributeError, "has no module 'a'"),
+        (lambda: loose.Linear(1, 1).get_parameter("a"), AttributeError, "weight, bias"),
+        (lambda: loose.Conv2d(3, 4, 3, groups=2), OptionError, "multiples of groups"),
+        (lambda: loose.Conv2d(3, 4, 0), OptionError, "kernel_size: expected 1 or more"),
+        (lambda: loose.Conv2d(3, 4, (1, 2, 3)), OptionError, "an integer or two"),
+        (lambda: loose.Conv2d(3, 4, 3, padding="full"), OptionError, "'same' or 'valid'"),
+        (lambda: loose.Conv2d(3, 4, 3, 2, padding="same"), OptionError, "needs stride 1"),
+        (lambda: loose.Conv2d(3, 4, 3, padding_mode="reflect"), OptionError, "padding_mode"),
+        (lambda: loose.BatchNorm2d(3)(ones(2, 3)), ShapeError, "expected 4 dimensions, 3 channels"),
+        (lambda: loose.BatchNorm1d(3)(ones(2, 4)), ShapeError, "2 or 3 dimensions, 3 channels"),
+        (lambda: loose.LayerNorm("a"), OptionError, "normalized_shape"),
+        (lambda: loose.Dropout(1.5), OptionError, "probability"),
+        (lambda: loose.GELU("erf"), OptionError, "approximate"),
+        (lambda: loose.MSELoss(reduction="max"), OptionError, "reduction"),
+        (lambda: loose.Embedding(3, 2, padding_idx=3), OptionError, "within 3 rows"),
+        (lambda: loose.Embedding.from_pretrained(ones(3)), ShapeError, "a matrix"),
+        (lambda: loose.MultiheadAttention(5, 2), OptionError, "multiple of num_heads"),
+        (lambda: loose.MultiheadAttention(4, 2)(*[ones(3, 5)] * 3), ShapeError, "end with"),
         (
-            lambda: nn.MultiheadAttention(4, 2)(*[ones(3, 4)] * 3, attn_mask=ones(2, 2)),
+            lambda: loose.MultiheadAttention(4, 2)(*[ones(3, 4)] * 3, attn_mask=ones(2, 2)),
             ShapeError,
             "attn_mask: expected shape",
         ),
         (
-            lambda: nn.MultiheadAttention(4, 2)(*[ones(3, 4)] * 3, attn_mask=arange(9)),
+            lambda: loose.MultiheadAttention(4, 2)(*[ones(3, 4)] * 3, attn_mask=arange(9)),
             DTypeError,
             "bool or floats",
         ),
-        (lambda: nn.init.kaiming_normal_(ones(3)), ShapeError, "two or more dimensions"),
-        (lambda: nn.init.kaiming_normal_(ones(3, 3), mode="fan"), OptionError, "fan_out"),
-        (lambda: nn.init.calculate_gain("sin"), OptionError, "leaky_relu"),
-        (lambda: nn.Linear(1, 1).train("yes"), DTypeError, "True or False"),
-        (lambda: nn.ModuleList(3), DTypeError, "expected modules"),
+        (lambda: loose.init.kaiming_normal_(ones(3)), ShapeError, "two or more dimensions"),
+        (lambda: loose.init.kaiming_normal_(ones(3, 3), mode="fan"), OptionError, "fan_out"),
+        (lambda: loose.init.calculate_gain("sin"), OptionError, "leaky_relu"),
+        (lambda: loose.Linear(1, 1).train("yes"), DTypeError, "True or False"),
+        (lambda: loose.ModuleList(3), DTypeError, "expected modules"),
     ],
 )
 def test_misuse_is_explained(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,9 +15,9 @@ from tests.oracles.training import train
 
 class Case(NamedTuple):
     build: str
-    shapes: dict[str, tuple[int, ...]]
+    shapes: Mapping[str, tuple[int, ...]]
     call: str = "model(x)"
-    integers: dict[str, Any] = {}  # noqa: RUF012  never changed
+    integers: Mapping[str, Any] = MappingProxyType({})
 
 
 def x(*shape: int) -> dict[str, tuple[int, ...]]:

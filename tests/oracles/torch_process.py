@@ -33,7 +33,7 @@ def main() -> None:
         except EOFError:
             return
         try:
-            answer = None, names(file)[function](LIBRARY, *arguments)
+            answer: tuple[str | None, Any] = None, names(file)[function](LIBRARY, *arguments)
         except Exception:
             answer = traceback.format_exc(), None
         pickle.dump(answer, answers)

@@ -69,7 +69,9 @@ class BasicBlock(nn.Module):
         """Add the convolutions of an image to the image."""
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
-        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
+        out = out + (x if self.downsample is None else self.downsample(x))
+        added: Tensor = self.relu(out)
+        return added
 
 
 class Bottleneck(nn.Module):
@@ -105,7 +107,9 @@ class Bottleneck(nn.Module):
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
-        return self.relu(out + (x if self.downsample is None else self.downsample(x)))
+        out = out + (x if self.downsample is None else self.downsample(x))
+        added: Tensor = self.relu(out)
+        return added
 
 
 class ResNet(nn.Module):
@@ -194,7 +198,8 @@ class ResNet(nn.Module):
         """Return logits of images (N, 3, H, W)."""
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return self.fc(self.avgpool(x).flatten(1))
+        logits: Tensor = self.fc(self.avgpool(x).flatten(1))
+        return logits
 
 
 def _begin(module: nn.Module) -> None:

@@ -56,7 +56,8 @@ class VGG(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits of images (N, 3, H, W)."""
-        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+        logits: Tensor = self.classifier(self.avgpool(self.features(x)).flatten(1))
+        return logits
 
 
 def make_layers(depth: int, batch_norm: bool = False) -> nn.Sequential:

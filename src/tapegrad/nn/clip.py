@@ -56,7 +56,7 @@ def _norm(gradients: list[Tensor], p: float) -> Tensor:
     if not gradients:
         return zeros(())
     if p == math.inf:
-        return stack([gradient.abs().max() for gradient in gradients]).max()
+        return stack([gradient.abs().amax() for gradient in gradients]).amax()
     if p == 2:
         return stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
-    return stack([(gradient.abs() ** p).sum() for gradient in gradients]).sum() ** (1 / p)
+    return stack([(gradient.abs() ** p).sum() for gradient in gradients]).sum().pow(1 / p)

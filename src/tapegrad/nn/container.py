@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count, islice
+from itertools import count
 from typing import Any, Self, overload
 
 from tapegrad.errors import DTypeError
@@ -59,14 +59,18 @@ class _Row(Module):
 
     def _part(self, modules: dict[str, Module]) -> Self:
         """Return a row of some of the modules."""
-        return type(self)(modules.values())
+        part = type(self)()
+        for name, module in modules.items():
+            part.register_module(name, module)
+        return part
 
     def _name(self, place: int) -> str:
         """Return the name of the module at a place; negative ones count from the end."""
         index = operator.index(place)
         if not -len(self) <= index < len(self):
             raise IndexError(f"{type(self).__name__}: no module {index} among {len(self)}")
-        return next(islice(self._modules, index % len(self), None))
+        names: list[str] = list(self._modules)
+        return names[index]
 
     def _renumber(self) -> None:
         """Close gaps in the numbers that a deletion left; names that users gave stay."""
@@ -107,9 +111,6 @@ class Sequential(_Row):
             input = module(input)
         return input
 
-    def _part(self, modules: dict[str, Module]) -> Self:
-        return type(self)(modules)
-
 
 class ModuleList(_Row):
     """A list of modules that are part of the module which has the list.
@@ -134,3 +135,6 @@ class ModuleList(_Row):
         if not isinstance(modules, Iterable):
             raise DTypeError(f"ModuleList: expected modules, got {type(modules).__name__}")
         return super().extend(modules)
+
+    def _part(self, modules: dict[str, Module]) -> Self:
+        return type(self)(modules.values())

@@ -110,13 +110,13 @@ class _BatchNorm(Module):
 
     def _count_batch(self) -> float:
         """Count a training batch, and return its part in the running statistics."""
-        counted = self.training and self.num_batches_tracked is not None
-        if counted:
+        batches = self.num_batches_tracked if self.training else None
+        if batches is not None:
             with no_grad():
-                self.num_batches_tracked.add_(1)
+                batches.add_(1)
         if self.momentum is not None:
             return self.momentum
-        return 1.0 / float(self.num_batches_tracked.item()) if counted else 0.0
+        return 0.0 if batches is None else 1.0 / float(batches.item())
 
     def extra_repr(self) -> str:
         """Return the layer's options."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tapegrad.nn import functional as F
 from tapegrad.nn.module import Module
 from tapegrad.nn.sizes import Pair
@@ -38,7 +40,7 @@ class MaxPool2d(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, input: Tensor) -> Any:
         """Pool the input."""
         return F.max_pool2d(
             input,

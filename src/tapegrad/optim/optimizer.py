@@ -37,7 +37,7 @@ class Optimizer:
                 f"{type(self).__name__}: expected parameters in a list, "
                 f"got one {type(params).__name__}; pass model.parameters() or [parameter]"
             )
-        given = list(params)
+        given: list[Any] = list(params)
         if not given:
             raise OptionError(f"{type(self).__name__}: expected parameters, got an empty list")
         groups = given if isinstance(given[0], dict) else [{"params": given}]

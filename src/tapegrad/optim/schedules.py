@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tapegrad.errors import DTypeError, OptionError, StateError
-from tapegrad.optim.optimizer import Group, Optimizer
+from tapegrad.optim.optimizer import Optimizer
 
 
 class LRScheduler:
@@ -45,13 +45,20 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self.begin()
 
-    def rate(self, group: Group, base: float) -> float:
-        """Return a group's rate in this epoch, from that of the last one."""
+    def rate(self, lr: float, base: float, place: int) -> float:
+        """Return a group's rate in this epoch.
+
+        Args:
+            lr: Its rate in the last epoch.
+            base: Its rate at first.
+            place: The number of the group.
+
+        """
         raise NotImplementedError(f"{type(self).__name__} has no method `rate`")
 
-    def closed_form(self, group: Group, base: float) -> float:
+    def closed_form(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch, whatever it was in the last one."""
-        return self.rate(group, base)
+        return self.rate(lr, base, place)
 
     def begin(self) -> None:
         """Set the rates of the first epoch."""
@@ -74,17 +81,16 @@ class LRScheduler:
         """Take the first step back; another schedule says when this one begins."""
         self.last_epoch -= 1
 
-    def _set(self, rate: Callable[[Group, float], float]) -> None:
+    def _set(self, rate: Callable[[float, float, int], float]) -> None:
         groups = self.optimizer.param_groups
         if len(groups) != len(self.base_lrs):
             raise StateError(
                 f"{type(self).__name__}: expected the {len(self.base_lrs)} groups that the "
                 f"optimiser had at first, got {len(groups)}; make the schedule after the groups"
             )
-        rates = [rate(group, base) for group, base in zip(groups, self.base_lrs, strict=True)]
-        for group, lr in zip(groups, rates, strict=True):
-            group["lr"] = lr
-        self._last_lr = rates
+        for place, group in enumerate(groups):
+            group["lr"] = rate(group["lr"], self.base_lrs[place], place)
+        self._last_lr = [group["lr"] for group in groups]
 
     def get_last_lr(self) -> list[float]:
         """Return the rates that the last step set, one per group."""
@@ -132,11 +138,8 @@ class LambdaLR(LRScheduler):
             )
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group: Group, base: float) -> float:
+    def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch."""
-        place = next(
-            number for number, each in enumerate(self.optimizer.param_groups) if each is group
-        )
         return base * self.lr_lambdas[place](self.last_epoch)
 
 
@@ -167,12 +170,12 @@ class StepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group: Group, base: float) -> float:
+    def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch."""
         falls = self.last_epoch > 0 and self.last_epoch % self.step_size == 0
-        return group["lr"] * self.gamma if falls else group["lr"]
+        return lr * self.gamma if falls else lr
 
-    def closed_form(self, group: Group, base: float) -> float:
+    def closed_form(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch, whatever it was in the last one."""
         return base * self.gamma ** (self.last_epoch // self.step_size)
 
@@ -191,11 +194,11 @@ class MultiStepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group: Group, base: float) -> float:
+    def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch."""
-        return group["lr"] * self.gamma ** Counter(self.milestones)[self.last_epoch]
+        return lr * self.gamma ** Counter(self.milestones)[self.last_epoch]
 
-    def closed_form(self, group: Group, base: float) -> float:
+    def closed_form(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch, whatever it was in the last one."""
         return base * self.gamma ** bisect_right(self.milestones, self.last_epoch)
 
@@ -223,15 +226,15 @@ class LinearLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group: Group, base: float) -> float:
+    def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch."""
         if self.last_epoch == 0:
-            return group["lr"] * self.start_factor
+            return lr * self.start_factor
         if self.last_epoch > self.total_iters:
-            return float(group["lr"])
-        return group["lr"] * self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
+            return lr
+        return lr * self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
 
-    def closed_form(self, group: Group, base: float) -> float:
+    def closed_form(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch, whatever it was in the last one."""
         return base * self._factor(self.last_epoch)
 
@@ -256,19 +259,19 @@ class CosineAnnealingLR(LRScheduler):
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group: Group, base: float) -> float:
+    def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch."""
         if self.last_epoch == 0:
-            return float(group["lr"])
+            return lr
         if not self._begun:
-            return self.closed_form(group, base)
+            return self.closed_form(lr, base, place)
         before = self._height(self.last_epoch - 1)
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
-            return float(group["lr"]) + (base - self.eta_min) * self._height(self.last_epoch)
+            return lr + (base - self.eta_min) * self._height(self.last_epoch)
         ratio = self._height(self.last_epoch) / before
-        return ratio * (group["lr"] - self.eta_min) + self.eta_min
+        return ratio * (lr - self.eta_min) + self.eta_min
 
-    def closed_form(self, group: Group, base: float) -> float:
+    def closed_form(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch, whatever it was in the last one."""
         return self.eta_min + (base - self.eta_min) * self._height(self.last_epoch)
 
