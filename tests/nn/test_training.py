@@ -19,6 +19,11 @@ class Case(NamedTuple):
     call: str = "model(x)"
     integers: Mapping[str, Any] = MappingProxyType({})
 
+    def arrays(self) -> dict[str, Any]:
+        random = np.random.default_rng(3)
+        floats = {name: random.standard_normal(shape) for name, shape in self.shapes.items()}
+        return {**floats, **self.integers}
+
 
 def x(*shape: int) -> dict[str, tuple[int, ...]]:
     return {"x": shape}
@@ -143,7 +148,29 @@ CASES = [
 @pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-9), ("float32", 2e-4)])
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.build}-{case.call}" for case in CASES])
 def test_module_trains_as_in_pytorch(torch: Torch, case: Case, dtype: str, rtol: float) -> None:
-    random = np.random.default_rng(3)
-    arrays = {name: random.standard_normal(shape) for name, shape in case.shapes.items()}
-    arguments = case.build, case.call, {**arrays, **case.integers}, dtype
+    arguments = case.build, case.call, case.arrays(), dtype
     assert_equal(train(tapegrad(), *arguments), torch(train, *arguments), rtol)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_numpy_computes_nothing(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    library = tapegrad()
+    drawn = [case.arrays() for case in CASES]
+    train(library, CASES[0].build, CASES[0].call, drawn[0], dtype)
+    for name in _MATHS:
+        monkeypatch.setattr(np, name, _taken_away(name))
+    for case, arrays in zip(CASES, drawn, strict=True):
+        train(library, case.build, case.call, arrays, dtype)
+
+
+#: NumPy's functions that compute; those that look at shapes and copy stay.
+_MATHS = [name for name in dir(np) if isinstance(getattr(np, name), np.ufunc)]
+_MATHS += ["sum", "mean", "var", "std", "prod", "max", "min", "amax", "amin", "cumsum", "clip"]
+_MATHS += ["dot", "einsum", "tensordot", "inner", "outer", "where", "argmax", "argmin", "pad"]
+
+
+def _taken_away(name: str) -> Any:
+    def function(*_: Any, **__: Any) -> None:
+        raise AssertionError(f"numpy.{name} was called")
+
+    return function
