@@ -82,7 +82,7 @@ wheel: $(VENV)/.tools $(SOURCES)  ## a wheel with all it needs but NumPy, in dis
 
 $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
 	@echo "building tapegrad"
-	$(PIP) install --no-build-isolation ".[bench,distributed,postgres]"
+	$(PIP) install --no-build-isolation ".[bench,distributed,postgres,weights]"
 	touch $@
 
 $(VENV)/.tools: pyproject.toml

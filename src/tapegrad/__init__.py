@@ -22,6 +22,7 @@ from tapegrad.errors import GradError as GradError
 from tapegrad.errors import GraphError as GraphError
 from tapegrad.errors import OptionError as OptionError
 from tapegrad.errors import ShapeError as ShapeError
+from tapegrad.errors import StateError as StateError
 from tapegrad.errors import TapegradError as TapegradError
 
 __version__ = "0.1.0"

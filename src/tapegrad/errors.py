@@ -30,8 +30,12 @@ class GradError(TapegradError, RuntimeError):
 
 
 class FileError(TapegradError, ValueError):
-    """A saved program is damaged, or of a format that this version does not know."""
+    """A saved file is damaged, or of a format that this version does not know."""
 
 
 class CompileError(TapegradError, ValueError):
     """A program cannot be made from these outputs and inputs."""
+
+
+class StateError(TapegradError, RuntimeError):
+    """A state_dict does not fit the module or the optimiser that is to take it."""

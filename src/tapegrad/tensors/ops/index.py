@@ -311,7 +311,7 @@ def _triangle(x: Tensor, diagonal: int, below: bool) -> Tensor:
     rows = arange(x.shape[-2], device=x.device).reshape((-1, 1))
     columns = arange(x.shape[-1], device=x.device)
     offset = columns - rows
-    return where(offset <= diagonal if below else offset >= diagonal, x, 0)
+    return where(offset <= diagonal if below else offset >= diagonal, x, 0).to(x.dtype)
 
 
 __all__ = [

@@ -1,0 +1,157 @@
+"""DataLoader: batches in a seeded order, made ahead by threads.
+
+Threads do the reading, not processes: what takes long releases the interpreter's lock (files,
+decoding, NumPy, tapegrad), nothing has to be pickled, and nothing outlives a crash.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+from tapegrad.data.collate import default_collate
+from tapegrad.data.dataset import TensorDataset
+from tapegrad.errors import OptionError
+from tapegrad.tensors import Generator, randperm, tensor
+
+Collate = Callable[[list[Any]], Any]
+
+
+class DataLoader:
+    """Goes over a dataset in batches, again and again.
+
+    Args:
+        dataset: Anything with `__getitem__` and `__len__`.
+        batch_size: Samples in a batch; None gives single samples as they are.
+        shuffle: Whether each pass has an order of its own, drawn from `generator`.
+        sampler: Sample numbers in the order wanted; not with shuffle.
+        batch_sampler: Lists of sample numbers; not with any of the others.
+        num_workers: Threads that make batches ahead; 0 makes each when it is asked for. Order and
+            content of batches are the same with any number.
+        collate_fn: Makes a batch of a list of samples; `default_collate` if None.
+        drop_last: Whether a last batch that is smaller is left out.
+        generator: Where the order comes from; tapegrad's own if None, so `manual_seed` sets it.
+        prefetch_factor: Batches ahead per thread.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad.data import DataLoader, TensorDataset
+        >>> loader = DataLoader(TensorDataset(tg.arange(5)), batch_size=2)
+        >>> len(loader), [x.tolist() for x, in loader]
+        (3, [[0, 1], [2, 3], [4]])
+
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Collate | None = None,
+        *,
+        drop_last: bool = False,
+        generator: Generator | None = None,
+        prefetch_factor: int = 2,
+    ) -> None:
+        if batch_size is not None and batch_size < 1:
+            raise OptionError(f"DataLoader: expected batch_size of at least 1, got {batch_size}")
+        if num_workers < 0 or prefetch_factor < 1:
+            raise OptionError(
+                "DataLoader: expected num_workers of at least 0 and prefetch_factor of at least "
+                f"1, got {num_workers} and {prefetch_factor}"
+            )
+        if shuffle and sampler is not None:
+            raise OptionError("DataLoader: expected shuffle or a sampler, got both")
+        if batch_sampler is not None and (
+            batch_size != 1 or shuffle or sampler is not None or drop_last
+        ):
+            raise OptionError(
+                "DataLoader: a batch_sampler decides on batch_size, shuffle, sampler and "
+                "drop_last; leave them out"
+            )
+        if batch_size is None and drop_last:
+            raise OptionError("DataLoader: drop_last needs a batch_size, got None")
+        self.dataset = dataset
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.sampler = sampler
+        self.batch_sampler = batch_sampler
+        self.num_workers = num_workers
+        self.collate_fn = collate_fn
+        self.drop_last = drop_last
+        self.generator = generator
+        self.prefetch_factor = prefetch_factor
+
+    def __len__(self) -> int:
+        if self.batch_sampler is not None:
+            return _length(self.batch_sampler, "batch_sampler")
+        samples = _length(self.dataset if self.sampler is None else self.sampler, "dataset")
+        if self.batch_size is None:
+            return samples
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
+    def __iter__(self) -> Iterator[Any]:
+        # The order is drawn here and not in the generator below, so that it depends on when the
+        # pass begins and not on when its first batch is asked for.
+        batches = self._batches(self._order())
+        return self._ahead(batches) if self.num_workers else map(self._fetch, batches)
+
+    def _order(self) -> Iterable[Any]:
+        """Return the numbers of samples in the order of this pass."""
+        if self.batch_sampler is not None:
+            return ()
+        if self.sampler is not None:
+            return self.sampler
+        samples = len(self.dataset)
+        if not self.shuffle:
+            return range(samples)
+        order: list[int] = randperm(samples, generator=self.generator).tolist()
+        return order
+
+    def _batches(self, order: Iterable[Any]) -> Iterator[Any]:
+        if self.batch_sampler is not None:
+            yield from self.batch_sampler
+            return
+        if self.batch_size is None:
+            yield from order
+            return
+        numbers = iter(order)
+        while batch := list(islice(numbers, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
+                yield batch
+
+    def _fetch(self, numbers: Any) -> Any:
+        """Make one batch; rows of tensors are taken at once."""
+        if self.batch_size is None and self.batch_sampler is None:
+            sample = self.dataset[numbers]
+            return sample if self.collate_fn is None else self.collate_fn(sample)
+        if self.collate_fn is None and isinstance(self.dataset, TensorDataset):
+            return self.dataset[tensor(list(numbers))]
+        collate = self.collate_fn or default_collate
+        return collate([self.dataset[number] for number in numbers])
+
+    def _ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Keep some batches in the making; a pass that ends early leaves no thread behind."""
+        pool = ThreadPoolExecutor(self.num_workers, "tapegrad-data")
+        made: deque[Future[Any]] = deque()
+        try:
+            for numbers in islice(batches, self.num_workers * self.prefetch_factor):
+                made.append(pool.submit(self._fetch, numbers))
+            while made:
+                batch = made.popleft().result()
+                made.extend(pool.submit(self._fetch, numbers) for numbers in islice(batches, 1))
+                yield batch
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _length(sized: object, what: str) -> int:
+    if not isinstance(sized, Sized):
+        raise OptionError(f"DataLoader: the {what} has no length, so neither has the loader")
+    return len(sized)

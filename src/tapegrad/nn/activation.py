@@ -1,0 +1,115 @@
+"""Functions of single numbers, and softmax, as modules."""
+
+from __future__ import annotations
+
+from tapegrad.errors import OptionError
+from tapegrad.nn import functional as F
+from tapegrad.nn.module import Module
+from tapegrad.tensors import Tensor
+
+
+class _InPlace(Module):
+    """An activation that may overwrite its input."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def extra_repr(self) -> str:
+        """Return the layer's options that are not the default."""
+        return "inplace=True" if self.inplace else ""
+
+
+class ReLU(_InPlace):
+    """max(x, 0)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.relu(input, self.inplace)
+
+
+class SiLU(_InPlace):
+    """x * sigmoid(x)."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.silu(input, self.inplace)
+
+
+class GELU(Module):
+    """x times the normal distribution function of x; approximate="tanh" replaces it by a tanh."""
+
+    def __init__(self, approximate: str = "none") -> None:
+        super().__init__()
+        if approximate not in ("none", "tanh"):
+            raise OptionError(f"GELU: expected approximate 'none' or 'tanh', got {approximate!r}")
+        self.approximate = approximate
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.gelu(input, approximate=self.approximate)
+
+    def extra_repr(self) -> str:
+        """Return the layer's options."""
+        return f"approximate={self.approximate!r}"
+
+
+class Sigmoid(Module):
+    """1 / (1 + exp(-x))."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.sigmoid(input)
+
+
+class Tanh(Module):
+    """Hyperbolic tangent."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.tanh(input)
+
+
+class Softplus(Module):
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta = beta
+        self.threshold = threshold
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        """Return the layer's options."""
+        return f"beta={self.beta}, threshold={self.threshold}"
+
+
+class _AlongDim(Module):
+    """An activation that mixes the numbers along a dimension."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def extra_repr(self) -> str:
+        """Return the layer's options."""
+        return f"dim={self.dim}"
+
+
+class Softmax(_AlongDim):
+    """exp(x), divided by its sum along a dimension."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.softmax(input, self.dim)
+
+
+class LogSoftmax(_AlongDim):
+    """The logarithm of softmax, computed without forming it."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Compute the function."""
+        return F.log_softmax(input, self.dim)

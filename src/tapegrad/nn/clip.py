@@ -1,0 +1,62 @@
+"""Keep gradients in bounds between backward and the optimiser's step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tapegrad.errors import GradError
+from tapegrad.tensors import Tensor, no_grad, stack, zeros
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+) -> Tensor:
+    """Scale all gradients by one factor, so that their norm together is at most max_norm.
+
+    Args:
+        parameters: Whose gradients to scale, in place.
+        max_norm: The largest norm that is left alone.
+        norm_type: 2 for the Euclidean norm, math.inf for the largest number, or any other p > 0.
+        error_if_nonfinite: Raise GradError if the norm is not finite.
+
+    Returns:
+        The norm before.
+
+    """
+    with no_grad():
+        gradients = _gradients(parameters)
+        total = _norm(gradients, float(norm_type))
+        norm = float(total.item())
+        if error_if_nonfinite and not math.isfinite(norm):
+            raise GradError(f"clip_grad_norm_: expected a finite norm of gradients, got {norm}")
+        factor = max_norm / (norm + 1e-6)
+        for gradient in gradients if not factor >= 1 else ():
+            gradient.mul_(factor)
+    return total
+
+
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+    """Cut every number of the gradients to the range from -clip_value to clip_value, in place."""
+    with no_grad():
+        for gradient in _gradients(parameters):
+            gradient.clamp_(-clip_value, clip_value)
+
+
+def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    each = [parameters] if isinstance(parameters, Tensor) else parameters
+    return [parameter.grad for parameter in each if parameter.grad is not None]
+
+
+def _norm(gradients: list[Tensor], p: float) -> Tensor:
+    """Return the norm of the norms, which is that of all numbers."""
+    if not gradients:
+        return zeros(())
+    if p == math.inf:
+        return stack([gradient.abs().amax() for gradient in gradients]).amax()
+    if p == 2:
+        return stack([gradient.square().sum() for gradient in gradients]).sum().sqrt()
+    return stack([(gradient.abs() ** p).sum() for gradient in gradients]).sum().pow(1 / p)

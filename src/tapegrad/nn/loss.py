@@ -1,0 +1,128 @@
+"""Losses as modules."""
+
+from __future__ import annotations
+
+from tapegrad.errors import OptionError
+from tapegrad.nn import functional as F
+from tapegrad.nn.module import Module
+from tapegrad.tensors import Tensor
+
+
+class _Loss(Module):
+    """A loss: "none" keeps one number per sample, "mean" and "sum" give one for all."""
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__()
+        if reduction not in ("none", "mean", "sum"):
+            raise OptionError(
+                f"{type(self).__name__}: expected reduction 'none', 'mean' or 'sum', "
+                f"got {reduction!r}"
+            )
+        self.reduction = reduction
+
+
+class L1Loss(_Loss):
+    """|input - target|."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss."""
+        return F.l1_loss(input, target, reduction=self.reduction)
+
+
+class MSELoss(_Loss):
+    """(input - target) squared."""
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss."""
+        return F.mse_loss(input, target, reduction=self.reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """Binary cross entropy of sigmoid(input), computed without forming it.
+
+    Args:
+        weight: A factor for each sample.
+        reduction: "none", "mean" or "sum".
+        pos_weight: A factor for positive samples.
+
+    """
+
+    weight: Tensor | None
+    pos_weight: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        reduction: str = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss."""
+        return F.binary_cross_entropy_with_logits(
+            input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
+        )
+
+
+class NLLLoss(_Loss):
+    """Minus the log-probability of the right class.
+
+    Args:
+        weight: A factor for each class.
+        ignore_index: Samples of this class do not count.
+        reduction: "none", "mean" or "sum".
+
+    """
+
+    weight: Tensor | None
+
+    def __init__(
+        self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss from log-probabilities."""
+        return F.nll_loss(
+            input, target, self.weight, ignore_index=self.ignore_index, reduction=self.reduction
+        )
+
+
+class CrossEntropyLoss(NLLLoss):
+    """Cross entropy of softmax(input).
+
+    Args:
+        weight: A factor for each class.
+        ignore_index: Samples of this class do not count.
+        reduction: "none", "mean" or "sum".
+        label_smoothing: How much of the target is spread evenly over all classes.
+
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(weight, ignore_index=ignore_index, reduction=reduction)
+        self.label_smoothing = label_smoothing
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Compute the loss from logits; targets are class numbers or probabilities."""
+        return F.cross_entropy(
+            input,
+            target,
+            self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            label_smoothing=self.label_smoothing,
+        )

@@ -1,0 +1,138 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import tapegrad as tg
+from tapegrad.optim.optimizer import Group, Optimizer, Params
+from tapegrad.tensors import Tensor, elementwise, zeros_like
+
+
+class Adam(Optimizer):
+    """Steps along the mean of gradients, divided by the root of the mean of their squares.
+
+    Args:
+        params: Parameters or groups of them.
+        lr: The step size.
+        betas: What part of the two means each step keeps.
+        eps: Added to the root.
+        weight_decay: What part of a parameter is added to its gradient.
+        amsgrad: Whether to divide by the largest mean of squares so far.
+        maximize: Whether to climb.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> x = tg.tensor([4.0], requires_grad=True)
+        >>> opt = optim.Adam([x], lr=0.5)
+        >>> (x * x).sum().backward()
+        >>> opt.step()
+        >>> round(x.item(), 3)
+        3.5
+
+    """
+
+    #: Whether decay shrinks the parameter itself, not by way of its gradient.
+    decoupled = False
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        options = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        super().__init__(params, options)
+
+    def update(self, parameter: Tensor, gradient: Tensor, group: Group) -> None:
+        """Change one parameter by one fused kernel."""
+        state = self.state[parameter]
+        amsgrad = group["amsgrad"]
+        names = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")[: 3 if amsgrad else 2]
+        for name in names:
+            if name not in state:
+                state[name] = zeros_like(parameter)
+        state["step"] = step = int(state.get("step", 0)) + 1
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        rule = _rule(amsgrad, decay != 0, self.decoupled, group["maximize"])
+        kept = tuple(state[name] for name in names)
+        rule(
+            parameter,
+            gradient,
+            kept[0],
+            kept[1],
+            kept[2] if amsgrad else 0.0,
+            beta1,
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            1 - lr * decay if self.decoupled else decay,
+            lr / (1 - beta1**step),
+            math.sqrt(1 - beta2**step),
+            group["eps"],
+            out=(parameter, *kept),
+        )
+
+
+class AdamW(Adam):
+    """Adam with a decay that shrinks parameters and leaves gradients alone."""
+
+    decoupled = True
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+
+
+@cache
+def _rule(amsgrad: bool, decay: bool, decoupled: bool, maximize: bool) -> Callable[..., Any]:
+    """Return the step as a kernel without the terms that an option of zero takes out.
+
+    What depends on the number of the step alone comes in as numbers: the step size over the bias
+    of the first mean, and the root of the bias of the second.
+    """
+
+    @elementwise
+    def adam(
+        p: Any, g: Any, m: Any, v: Any, largest: Any,
+        keep1: Any, take1: Any, keep2: Any, take2: Any,
+        decay_by: Any, step_size: Any, root: Any, eps: Any,
+    ) -> Any:  # fmt: skip
+        g = -g if maximize else g
+        if decay and decoupled:
+            p = p * decay_by
+        elif decay:
+            g = g + decay_by * p
+        m = keep1 * m + take1 * g
+        v = keep2 * v + take2 * g * g
+        if not amsgrad:
+            return p - step_size * (m / (tg.sqrt(v) / root + eps)), m, v
+        largest = tg.maximum(largest, v)
+        return p - step_size * (m / (tg.sqrt(largest) / root + eps)), m, v, largest
+
+    return adam

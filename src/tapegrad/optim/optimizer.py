@@ -1,0 +1,191 @@
+"""What all optimisers share: groups of parameters, state, saving."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from math import isfinite
+from typing import Any
+
+from tapegrad.errors import DTypeError, OptionError, StateError
+from tapegrad.nn.module import forget_gradient
+from tapegrad.tensors import Tensor, enable_grad, no_grad
+
+#: Parameters as users give them: tensors, tensors with names, or dicts of groups.
+Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
+Group = dict[str, Any]
+
+
+class Optimizer:
+    """The base of optimisers.
+
+    Args:
+        params: Parameters, or groups of them: dicts with "params" and the options that differ.
+        defaults: Options of groups that do not give their own.
+
+    A subclass says in `update` how one parameter changes.
+
+    """
+
+    def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.param_groups: list[Group] = []
+        if isinstance(params, (Tensor, Mapping)):
+            raise DTypeError(
+                f"{type(self).__name__}: expected parameters in a list, "
+                f"got one {type(params).__name__}; pass model.parameters() or [parameter]"
+            )
+        given: list[Any] = list(params)
+        if not given:
+            raise OptionError(f"{type(self).__name__}: expected parameters, got an empty list")
+        groups = given if isinstance(given[0], dict) else [{"params": given}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def update(self, parameter: Tensor, gradient: Tensor, group: Group) -> None:
+        """Change one parameter, in place."""
+        raise NotImplementedError(f"{type(self).__name__} has no method `update`")
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change all parameters that have a gradient.
+
+        Args:
+            closure: Computes the loss and its gradients again; its result is returned.
+
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        with no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self.update(parameter, parameter.grad, group)
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients, or fill them with zeros."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                forget_gradient(parameter, set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters with options of their own, as layers that are not frozen any more."""
+        if not isinstance(param_group, dict) or "params" not in param_group:
+            raise DTypeError(
+                f"add_param_group: expected a dict with 'params', got {param_group!r:.80}"
+            )
+        group = self.defaults | param_group
+        params = group["params"]
+        group["params"] = [params] if isinstance(params, Tensor) else list(params)
+        if group["params"] and isinstance(group["params"][0], tuple):
+            group["param_names"] = [name for name, _ in group["params"]]
+            group["params"] = [parameter for _, parameter in group["params"]]
+        self._check_parameters(group["params"])
+        self.check(group)
+        self.param_groups.append(group)
+
+    def _check_parameters(self, parameters: list[Any]) -> None:
+        known = {id(each) for group in self.param_groups for each in group["params"]}
+        for parameter in parameters:
+            if not isinstance(parameter, Tensor):
+                raise DTypeError(
+                    f"{type(self).__name__}: expected Tensors as parameters, "
+                    f"got {type(parameter).__name__}"
+                )
+            if not parameter.is_leaf:
+                raise OptionError(
+                    f"{type(self).__name__}: expected leaves as parameters, got the result of a "
+                    "computation; optimise what it was computed from"
+                )
+            if id(parameter) in known:
+                raise OptionError(
+                    f"{type(self).__name__}: a parameter of shape {tuple(parameter.shape)} is "
+                    "there twice; give each parameter once"
+                )
+            known.add(id(parameter))
+
+    def check(self, group: Group) -> None:
+        """Raise OptionError if an option of a group makes no sense."""
+        for name in ("lr", "eps", "weight_decay", "momentum", "alpha"):
+            if name in group and not (isfinite(group[name]) and group[name] >= 0):
+                raise OptionError(
+                    f"{type(self).__name__}: expected {name} of at least 0, got {group[name]}"
+                )
+        for beta in group.get("betas", ()):
+            if not 0 <= beta < 1:
+                raise OptionError(
+                    f"{type(self).__name__}: expected betas in [0, 1), got {group['betas']}"
+                )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return state and options; parameters are numbered in the order of the groups."""
+        numbers = {id(each): number for number, each in enumerate(self._parameters())}
+        groups = [
+            group | {"params": [numbers[id(each)] for each in group["params"]]}
+            for group in self.param_groups
+        ]
+        state = {numbers[id(each)]: dict(kept) for each, kept in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take state and options from what `state_dict` gave; tensors are copied."""
+        try:
+            groups = [dict(group) for group in state_dict["param_groups"]]
+            sizes = [len(group["params"]) for group in groups]
+            numbers = [number for group in groups for number in group["params"]]
+            state = dict(state_dict["state"])
+        except (KeyError, TypeError, ValueError):
+            raise StateError(
+                f"{type(self).__name__}.load_state_dict: expected a dict with 'state' and "
+                "'param_groups', as state_dict() gives it"
+            ) from None
+        own = [len(group["params"]) for group in self.param_groups]
+        if sizes != own:
+            raise StateError(
+                f"{type(self).__name__}.load_state_dict: expected groups of {own} parameters, "
+                f"got {sizes}; make the same groups in the same order"
+            )
+        owners = dict(zip(numbers, self._parameters(), strict=True))
+        kept = {number: self._taken(owners, number, state[number]) for number in state}
+        self.state.clear()
+        self.state.update({owners[number]: values for number, values in kept.items()})
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            group.update(deepcopy(saved) | {"params": group["params"]})
+
+    def _taken(
+        self, owners: dict[Any, Tensor], number: Any, saved: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return a parameter's saved state with tensors of its dtype, if it can be its state."""
+        owner = owners.get(number)
+        tensors = [value for value in saved.values() if isinstance(value, Tensor) and value.ndim]
+        if owner is None or any(value.shape != owner.shape for value in tensors):
+            raise StateError(
+                f"{type(self).__name__}.load_state_dict: the state of parameter {number} is "
+                + ("of no parameter" if owner is None else "of another shape")
+                + ("" if owner is None else f": expected {tuple(owner.shape)}, ")
+                + ("" if owner is None else f"got {tuple(tensors[0].shape)}")
+            )
+        return {name: _copied(value, owner) for name, value in saved.items()}
+
+    def _parameters(self) -> list[Tensor]:
+        return [each for group in self.param_groups for each in group["params"]]
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for number, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {number}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def _copied(value: Any, owner: Tensor) -> Any:
+    """Copy a value of saved state; floats get the dtype and the place of their parameter."""
+    if not isinstance(value, Tensor):
+        return deepcopy(value)
+    if value.ndim == 0:
+        return value.item()
+    return value.detach().to(owner.device).to(owner.dtype).clone()

@@ -1,0 +1,96 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import tapegrad as tg
+from tapegrad.optim.optimizer import Group, Optimizer, Params
+from tapegrad.tensors import Tensor, elementwise, zeros_like
+
+
+class RMSprop(Optimizer):
+    """Steps along the gradient, divided by the root of the mean of its squares.
+
+    Args:
+        params: Parameters or groups of them.
+        lr: The step size.
+        alpha: What part of the mean of squares each step keeps.
+        eps: Added to the root.
+        weight_decay: What part of a parameter is added to its gradient.
+        momentum: What part of the last step goes on.
+        centered: Whether to divide by the root of the variance instead.
+        maximize: Whether to climb.
+
+    """
+
+    def __init__(
+        self,
+        params: Params,
+        lr: float = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        options = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "centered": centered,
+            "maximize": maximize,
+        }
+        super().__init__(params, options)
+
+    def update(self, parameter: Tensor, gradient: Tensor, group: Group) -> None:
+        """Change one parameter by one fused kernel."""
+        state = self.state[parameter]
+        state["step"] = int(state.get("step", 0)) + 1
+        heavy, centered = group["momentum"] != 0, group["centered"]
+        names = ["square_avg", *["momentum_buffer"] * heavy, *["grad_avg"] * centered]
+        for name in names:
+            if name not in state:
+                state[name] = zeros_like(parameter)
+        rule = _rule(heavy, centered, group["weight_decay"] != 0, group["maximize"])
+        rule(
+            parameter,
+            gradient,
+            state["square_avg"],
+            state["momentum_buffer"] if heavy else 0.0,
+            state["grad_avg"] if centered else 0.0,
+            group["alpha"],
+            1 - group["alpha"],
+            group["lr"],
+            group["momentum"],
+            group["eps"],
+            group["weight_decay"],
+            out=(parameter, *(state[name] for name in names)),
+        )
+
+
+@cache
+def _rule(heavy: bool, centered: bool, decay: bool, maximize: bool) -> Callable[..., Any]:
+    """Return the step as a kernel without the terms that an option of zero takes out."""
+
+    @elementwise
+    def rmsprop(
+        p: Any, g: Any, square: Any, buffer: Any, mean: Any,
+        keep: Any, take: Any, lr: Any, mu: Any, eps: Any, weight_decay: Any,
+    ) -> Any:  # fmt: skip
+        g = -g if maximize else g
+        g = g + weight_decay * p if decay else g
+        square = keep * square + take * g * g
+        mean = keep * mean + take * g
+        variance = square - mean * mean if centered else square
+        change = g / (tg.sqrt(variance) + eps)
+        change = mu * buffer + change if heavy else change
+        return p - lr * change, square, *[change] * heavy, *[mean] * centered
+
+    return rmsprop

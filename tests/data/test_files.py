@@ -1,0 +1,171 @@
+"""Weights and training states in files: round trips, resumed training, damage."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
+
+from tapegrad import io, nn, optim
+from tapegrad.data import DataLoader, TensorDataset
+from tapegrad.errors import DTypeError, FileError, StateError
+from tapegrad.tensors import (
+    Generator,
+    arange,
+    bool_,
+    float32,
+    float64,
+    int32,
+    manual_seed,
+    ones,
+    rand,
+    tensor,
+    zeros,
+)
+
+
+def test_tensors_come_back(tmp_path: Path) -> None:
+    tensors = {
+        "a": arange(6).reshape(2, 3).T,
+        "b.c": tensor([1.5, float("nan")], dtype=float64),
+        "flag": ones(2, dtype=bool_),
+        "empty": zeros(0, 3),
+        "number": tensor(7, dtype=int32),
+        "learnt": nn.Parameter(ones(2)),
+    }
+    io.save(tensors, tmp_path / "t.safetensors")
+    found = io.load(str(tmp_path / "t.safetensors"))
+    assert set(found) == set(tensors)
+    for name, each in tensors.items():
+        assert found[name].dtype == each.dtype and found[name].shape == each.shape
+        np.testing.assert_array_equal(found[name].numpy(), each.detach().numpy())
+    assert list(tmp_path.iterdir()) == [tmp_path / "t.safetensors"]
+
+
+def test_files_are_everybodys(tmp_path: Path) -> None:
+    io.save({"a": ones(2)}, tmp_path / "ours")
+    assert load_file(tmp_path / "ours")["a"].tolist() == [1, 1]
+    save_file({"b": np.arange(3)}, tmp_path / "theirs")
+    assert io.load(tmp_path / "theirs")["b"].tolist() == [0, 1, 2]
+
+
+class Training:
+    """A model with dropout and all that trains it."""
+
+    def __init__(self) -> None:
+        self.model = nn.Sequential(
+            nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 1)
+        )
+        self.optimizer = optim.Adam(self.model.parameters(), lr=0.05, amsgrad=True)
+        warm_up = optim.LinearLR(self.optimizer, 0.1, total_iters=3)
+        cosine = optim.CosineAnnealingLR(self.optimizer, 8)
+        self.schedule = optim.SequentialLR(self.optimizer, [warm_up, cosine], [3])
+        rows = TensorDataset((arange(24) * 0.1).reshape(8, 3))
+        self.loader = DataLoader(rows, 4, shuffle=True)
+
+    def epochs(self, number: int) -> list[float]:
+        losses = []
+        for _ in range(number):
+            for (x,) in self.loader:
+                loss = (self.model(x) ** 2).mean()
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                losses.append(loss.item())
+            self.schedule.step()
+        return losses
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        return {"model": self.model, "optimizer": self.optimizer, "schedule": self.schedule}
+
+
+def test_training_goes_on_as_if_it_had_not_stopped(tmp_path: Path) -> None:
+    manual_seed(1)
+    path, training = tmp_path / "state.safetensors", Training()
+    training.epochs(4)
+    io.save_training(path, **training.parts, step=4)
+    expected = training.epochs(3)
+    manual_seed(2)
+    resumed = Training()
+    resumed.epochs(1)
+    assert io.load_training(path, **resumed.parts) == 4
+    assert resumed.epochs(3) == expected
+    assert resumed.schedule.get_last_lr() == training.schedule.get_last_lr()
+
+
+def test_generators_of_users_are_kept(tmp_path: Path) -> None:
+    generator = Generator().manual_seed(5)
+    rand(3, generator=generator)
+    io.save_training(tmp_path / "g", generator=generator)
+    expected = rand(3, generator=generator).tolist()
+    assert io.load_training(tmp_path / "g", generator=generator) == 0
+    assert rand(3, generator=generator).tolist() == expected
+
+
+def test_parts_that_are_not_there(tmp_path: Path) -> None:
+    model = nn.Linear(2, 2)
+    io.save_training(tmp_path / "s", model=model)
+    with pytest.raises(StateError, match="expected the state of a optimizer"):
+        io.load_training(tmp_path / "s", model=model, optimizer=optim.SGD(model.parameters()))
+    with pytest.raises(StateError, match="expected shape"):
+        io.load_training(tmp_path / "s", model=nn.Linear(3, 2))
+    io.save({"a": ones(1)}, tmp_path / "w")
+    with pytest.raises(FileError, match="tensors alone"):
+        io.load_training(tmp_path / "w", model=model)
+    with pytest.raises(FileNotFoundError, match="there is none"):
+        io.load(tmp_path / "nowhere")
+    with pytest.raises(DTypeError, match="expected Tensors by names, got int"):
+        io.save({"a": 1}, tmp_path / "w")  # type: ignore[dict-item]
+    assert io.load(tmp_path / "w")["a"].tolist() == [1]
+
+
+def test_other_types_are_refused(tmp_path: Path) -> None:
+    save_file({"half": np.ones(2, np.float16)}, tmp_path / "half")
+    with pytest.raises(FileError, match="half is of float16"):
+        io.load(tmp_path / "half")
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [1], "data_offsets": [0, 2]}}).encode()
+    (tmp_path / "bf16").write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0")
+    with pytest.raises(FileError):
+        io.load(tmp_path / "bf16")
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", '{"dict": 3}', '{"dict": [["step", 1]]}', "9"])
+def test_states_that_are_no_states(tmp_path: Path, text: str | None) -> None:
+    metadata = {} if text is None else {"tapegrad.state": text}
+    save_file({"a": np.ones(1)}, tmp_path / "s", metadata)
+    with pytest.raises(FileError):
+        io.load_training(tmp_path / "s", model=nn.Linear(1, 1))
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False))
+def test_damage_is_found(tmp_path: Path, chance: random.Random) -> None:
+    path = tmp_path / "state"
+    model = nn.Linear(4, 4)
+    io.save_training(path, model=model, optimizer=optim.SGD(model.parameters()))
+    data = bytearray(path.read_bytes())
+    match chance.randrange(3):
+        case 0:
+            place = chance.randrange(len(data))
+            data[place] ^= chance.randrange(1, 256)
+        case 1:
+            del data[chance.randrange(len(data)) :]
+        case _:
+            data += b"more"
+    path.write_bytes(data)
+    try:
+        io.load_training(path, model=model)
+    except FileError:
+        return
+    # A space in the header that became another blank is no damage.
+    assert model.weight.dtype == float32
+    np.testing.assert_array_equal(load_file(path)["model.weight"], model.weight.detach().numpy())

@@ -1,0 +1,17 @@
+"""The example that learns to read digits, for a few epochs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.checkout import ROOT, python
+
+
+def test_digits_are_learnt(tmp_path: Path) -> None:
+    plot, weights = tmp_path / "loss.png", tmp_path / "digits.safetensors"
+    options = "--epochs", "6", "--plot", plot, "--weights", weights
+    output = python(ROOT / "examples" / "digits.py", *options)
+    found = re.search(r"([\d.]+)% of 359 test images right", output)
+    assert found is not None and float(found[1]) >= 96
+    assert plot.read_bytes().startswith(b"\x89PNG") and weights.stat().st_size > 100_000

@@ -1,0 +1,1 @@
+"""What tests compare with: other libraries, in environments of their own."""
