@@ -10,10 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tapegrad.worker.adapter import Unsupported
+
 #: Why an operator is not in the table.
 MISSING = {
-    "conv2d_dilated": "tf.nn.conv2d has no gradient with dilation on the CPU",
-    "conv2d_grouped": "tf.nn.conv2d has no gradient in groups on the CPU",
     "adaptive_avg_pool2d": "tf.nn has windows of one size only, no adaptive pooling",
     "random_exponential": "tf.random has no exponential distribution",
 }
@@ -38,17 +38,39 @@ def _conv2d(x: Any, weight: Any, bias: Any = None, *, stride: int, padding: int)
     return _first(_conv2d_last(_last(x), filters, bias, stride=stride, padding=padding))
 
 
-def _named_edges(padding: int, kernel: int, stride: int) -> Any:
+def _named_edges(padding: int, window: int, stride: int) -> Any:
     """Name edges where they have a name: only then oneDNN computes the gradients."""
     if padding == 0:
         return "VALID"
-    return "SAME" if stride == 1 and 2 * padding == kernel - 1 else _edges(padding)
+    return "SAME" if stride == 1 and 2 * padding == window - 1 else _edges(padding)
 
 
 def _conv2d_last(x: Any, filters: Any, bias: Any = None, *, stride: int, padding: int) -> Any:
     edges = _named_edges(padding, filters.shape[0], stride)
     result = tf.nn.conv2d(x, filters, stride, edges)
     return result if bias is None else tf.nn.bias_add(result, bias)
+
+
+def _conv2d_spread(
+    x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int = 1, groups: int = 1
+) -> Any:
+    """Convolve with dilation or in groups, of which oneDNN alone computes the gradients.
+
+    It does so in float32 and with named edges; others are made before.
+    """
+    del groups  # the channels of the filters tell
+    if x.dtype != tf.float32:
+        raise Unsupported(
+            "tf.nn.conv2d has a gradient with dilation or groups in float32 only on the CPU"
+        )
+    window = (weight.shape[-1] - 1) * dilation + 1
+    edges, images = _named_edges(padding, window, stride), _last(x)
+    if not isinstance(edges, str):
+        edges, images = "VALID", tf.pad(images, edges)
+    filters = tf.transpose(weight, (2, 3, 1, 0))
+    return _first(
+        tf.nn.bias_add(tf.nn.conv2d(images, filters, stride, edges, dilations=dilation), bias)
+    )
 
 
 def _conv2d_depthwise(
@@ -105,6 +127,13 @@ def _upsample_nearest2d(x: Any, factor: int) -> Any:
 def _gelu(x: Any) -> Any:
     """Apply gelu; in float64 by its formula, since TensorFlow's constant is a float32."""
     return tf.nn.gelu(x) if x.dtype == tf.float32 else x * (1 + tf.math.erf(x * 0.5**0.5)) / 2
+
+
+def _elu(x: Any, alpha: float) -> Any:
+    """Apply elu; by its formula where alpha, which TensorFlow's call lacks, is not 1."""
+    if alpha == 1:
+        return tf.nn.elu(x)
+    return tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, 0)))
 
 
 def _leaky_relu(x: Any, slope: float) -> Any:
@@ -288,7 +317,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "relu": tf.nn.relu,
     "gelu": _gelu,
     "silu": tf.nn.silu,
-    "elu": lambda x, alpha: tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, 0))),
+    "elu": _elu,
     "leaky_relu": _leaky_relu,
     "softplus": tf.nn.softplus,
     "hardswish": lambda x: x * tf.nn.relu6(x + 3) / 6,
@@ -323,6 +352,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "conv2d_pointwise": _conv2d,
     "conv2d_wide": _conv2d,
     "conv2d_strided": _conv2d,
+    "conv2d_dilated": _conv2d_spread,
+    "conv2d_grouped": _conv2d_spread,
     "conv2d_depthwise": _conv2d_depthwise,
     "conv1d": _conv1d,
     "conv_transpose2d": _conv_transpose2d,
