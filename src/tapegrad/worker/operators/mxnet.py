@@ -13,6 +13,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
 
+from tapegrad.worker.operators import Fused
+
 #: Why an operator is not in the table.
 MISSING = {
     "scatter_add": "no call adds rows at indices: nd.scatter_nd keeps one row of equal indices",
@@ -529,10 +531,10 @@ def _softmax_cross_entropy(x: Any, target: Any) -> Any:
 
 
 #: What there is of fused calls.
-FUSED: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    "conv2d_batch_norm_relu": (
+FUSED: Mapping[str, Fused] = {
+    "conv2d_batch_norm_relu": Fused(
         "nd.contrib.BatchNormWithReLU after a convolution, in float32",
         _conv2d_batch_norm_relu,
     ),
-    "softmax_cross_entropy": ("nd.softmax_cross_entropy", _softmax_cross_entropy),
+    "softmax_cross_entropy": Fused("nd.softmax_cross_entropy", _softmax_cross_entropy),
 }

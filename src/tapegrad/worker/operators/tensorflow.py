@@ -11,6 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from tapegrad.worker.adapter import Unsupported
+from tapegrad.worker.operators import INFERENCE, Fused
 
 #: Why an operator is not in the table.
 MISSING = {
@@ -455,16 +456,16 @@ def _linear_gelu(x: Any, weight: Any, bias: Any) -> Any:
 
 
 #: What there is of fused calls.
-FUSED_CALLS: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
-    "softmax_cross_entropy": ("tf.nn.sparse_softmax_cross_entropy_with_logits", _cross_entropy),
+FUSED_CALLS: Mapping[str, Fused] = {
+    "softmax_cross_entropy": Fused("tf.nn.sparse_softmax_cross_entropy_with_logits", _cross_entropy)
 }
 
 #: These, and forms that Grappler, which sees to all that tf.function traces, knows and replaces by
 #: fused kernels.
-FUSED: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
+FUSED: Mapping[str, Fused] = {
     **FUSED_CALLS,
-    "conv2d_relu": ("_FusedConv2D by Grappler in inference, else composed", None),
-    "conv2d_batch_norm_relu": ("_FusedBatchNormEx by Grappler, after the convolution", None),
-    "linear_relu": ("_FusedMatMul by Grappler", _linear_relu),
-    "linear_gelu": ("_FusedMatMul by Grappler in inference, else composed", _linear_gelu),
+    "conv2d_relu": Fused("_FusedConv2D by Grappler", phases=INFERENCE),
+    "conv2d_batch_norm_relu": Fused("_FusedBatchNormEx by Grappler, after the convolution"),
+    "linear_relu": Fused("_FusedMatMul by Grappler", _linear_relu),
+    "linear_gelu": Fused("_FusedMatMul by Grappler", _linear_gelu, INFERENCE),
 }
