@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from tapegrad.worker.adapter import Unsupported
-from tapegrad.worker.operators import INFERENCE, Fused
+from tapegrad.worker.operators import INFERENCE, Fused, updates
 
 #: Why an operator is not in the table.
 MISSING = {
@@ -236,25 +237,6 @@ def _sort(x: Any, descending: bool) -> Any:
     return tf.sort(x, direction="DESCENDING" if descending else "ASCENDING")
 
 
-def _momentum(p: Any, g: Any, v: Any, lr: float, momentum: float, nesterov: bool) -> Any:
-    v = momentum * v + g
-    return p - lr * (g + momentum * v if nesterov else v), v
-
-
-def _rmsprop(p: Any, g: Any, s: Any, lr: float, decay: float, eps: float) -> Any:
-    s = decay * s + (1 - decay) * g * g
-    return p - lr * g / (tf.sqrt(s) + eps), s
-
-
-def _adam(
-    p: Any, g: Any, m: Any, v: Any, lr: float, beta1: float, beta2: float, eps: float, decay: float
-) -> Any:
-    m = beta1 * m + (1 - beta1) * g
-    v = beta2 * v + (1 - beta2) * g * g
-    step = m / (1 - beta1) / (tf.sqrt(v / (1 - beta2)) + eps)
-    return p * (1 - lr * decay) - lr * step, m, v
-
-
 def _bernoulli(seed: Any, like: Any, p: float) -> Any:
     return tf.cast(tf.random.uniform(like.shape, dtype=like.dtype) < p, like.dtype)
 
@@ -419,10 +401,10 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "random_normal": lambda seed, like: tf.random.normal(like.shape, dtype=like.dtype),
     "random_bernoulli": _bernoulli,
     # optimiser updates
-    "sgd": lambda p, g, lr, decay: p - lr * (g + decay * p),
-    "momentum": _momentum,
-    "rmsprop": _rmsprop,
-    "adam": _adam,
+    "sgd": updates.sgd,
+    "momentum": updates.momentum,
+    "rmsprop": partial(updates.rmsprop, tf.sqrt),
+    "adam": partial(updates.adam, tf.sqrt),
     # attention and recurrent cells
     "scaled_dot_product_attention": _attention,
     "multi_head_attention": _multi_head_attention,
