@@ -285,9 +285,8 @@ def test_a_run_compared_with_itself_has_not_changed(here: Here, home: Path) -> N
 
 def test_the_first_night_is_the_baseline(tmp_path: Path) -> None:
     file = write_suite(tmp_path)
-    found = call(
-        tmp_path, "bench", "nightly", file, *QUICK, "--filter", "add", "--frameworks", "numpy"
-    )
+    words = ("bench", "nightly", file, *QUICK, "--filter", "add", "--frameworks", "numpy")
+    found = call(tmp_path, *words, "--processes", "3")
     assert found.returncode == 0, found.stderr
     assert "baseline" in found.stdout
 

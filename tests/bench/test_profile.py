@@ -16,7 +16,10 @@ from tapegrad.bench import frameworks, inputs, suites
 from tapegrad.bench.errors import BenchError, MalformedFileError
 from tapegrad.bench.process import WorkerProcess
 from tapegrad.bench.profile import Profile, profile
-from tapegrad.bench.profile.results import Row
+from tapegrad.bench.profile.page import page_of
+from tapegrad.bench.profile.results import Row, evaluate
+from tapegrad.bench.profile.visits import Place, RowKey, Time, Visit, Visits
+from tapegrad.bench.results import Machine
 from tapegrad.cli import main
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "profile_model.py"
@@ -26,6 +29,7 @@ SPINNING = """
 import time
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 def spin(seconds):
     end = time.thread_time() + seconds
@@ -65,6 +69,33 @@ def make_model():
 
 def make_faster():
     return net(Layer(slow, 1e-4, 2e-4), Layer(Quick.apply, 1e-4, 1e-4), Layer(slow, 1e-4, 2e-4))
+
+class EverySecond(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.steps = layer, 0
+
+    def forward(self, x):
+        self.steps += 1
+        return self.layer(x) if self.steps % 2 else x
+
+def make_changing():
+    return net(EverySecond(Layer(slow, 4e-4, 4e-4)), Layer(Quick.apply, 2e-4, 2e-4))
+
+class Checkpointed(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return checkpoint(lambda x: torch.tanh(self.layer(x)), x, use_reentrant=False)
+
+def make_checkpointed():
+    return net(Checkpointed(Layer(slow, 4e-4, 2e-4)), Layer(Quick.apply, 2e-4, 2e-4))
+
+def make_shared():
+    layer = Layer(slow, 1e-4, 1e-4)
+    return net(layer, nn.Sequential(layer))
 """
 #: Two processes would differ in nothing here; several rounds find quiet moments.
 QUICK = {"processes": 1, "rounds": 3, "block": 0.1}
@@ -136,6 +167,45 @@ def test_a_faster_operator_gains_what_was_predicted(known: Profile, spinning: Pa
     faster = profile(f"{spinning}:make_faster", **QUICK)  # type: ignore[arg-type]
     gained = 1 - faster.step.time / known.step.time
     assert gained == pytest.approx(slow.gain(2), abs=0.06)
+
+
+def test_what_runs_in_some_steps_only_counts_with_its_part_of_them(spinning: Path) -> None:
+    found = profile(f"{spinning}:make_changing", **QUICK)  # type: ignore[arg-type]
+    (slow,) = (group for group in found.groups if group.operator == "Slow")
+    (quick,) = (group for group in found.groups if group.operator == "Quick")
+    assert slow.total.time == pytest.approx(4e-4, rel=0.2)  # 0.8 ms in every second step
+    assert quick.total.time == pytest.approx(4e-4, rel=0.2)
+    assert found.step.time > 0.9 * (slow.total.time + quick.total.time)
+
+
+def test_what_a_checkpoint_does_once_more_is_its_operators(spinning: Path) -> None:
+    found = profile(f"{spinning}:make_checkpointed", **QUICK)  # type: ignore[arg-type]
+    slow, tanh = row_of(found, "Slow"), row_of(found, "aten::tanh")
+    assert slow.forward is not None and slow.backward is not None
+    assert slow.forward.time == pytest.approx(4e-4, rel=0.15)
+    assert slow.backward.time == pytest.approx(6e-4, rel=0.15)  # 0.4 ms of them forward again
+    assert tanh.share < 0.25
+
+
+def test_a_module_in_two_places_has_both_names(spinning: Path) -> None:
+    once = {"processes": 1, "rounds": 1, "block": 0.01}
+    found = profile(f"{spinning}:make_shared", **once)  # type: ignore[arg-type]
+    slow = row_of(found, "Slow")
+    assert (slow.calls, slow.modules) == (2, ["0 = 1.0"])
+
+
+def test_what_takes_no_time_that_can_be_seen_shows_none() -> None:
+    seen = Visit(1e-3, 1e-3, 10, 1e-6, {RowKey(None, "view", "view"): Time(2e-7, 0.0, 1, 0)})
+    visits = Visits(places={Place(process, 0): seen for process in range(3)})
+    facts = {"model": "", "phase": "step", "device": "cpu", "threads": 1, "framework": ""}
+    machine = Machine("f0", "laptop")
+    found = evaluate(visits, kernels=False, **facts, machine=machine, options={})
+    (row,) = found.rows
+    assert (row.total.time, row.forward, row.share) == (0.0, None, 0.0)
+    assert found.residual == pytest.approx(1e-3)
+    page = page_of(found, 5)
+    texts = [entry.text for table in page.tables for line in table.lines for entry in line.entries]
+    assert not any(text.endswith("ns") or " ns " in text for text in texts)
 
 
 def test_the_example_prints_tables_and_writes_files(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ import pytest
 from tapegrad.bench.driver import Listener
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions import Nightly, compare, nightly
-from tapegrad.bench.regressions.changes import changes
+from tapegrad.bench.regressions.changes import FEWEST, changes
 from tapegrad.bench.regressions.nights import _again, _earlier, _History
 from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
+from tapegrad.bench.simulation import Noise, simulate
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
 from tapegrad.worker.case import Array, Case
@@ -165,13 +167,43 @@ def test_a_confirmation_that_is_interrupted_is_the_last(store: Store) -> None:
     assert [each.run.status for each in found] == ["interrupted"]
 
 
-@pytest.mark.parametrize("wrong", [{"margin": -1.0}, {"rate": 2.0}, {"nights": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"margin": -1.0}, {"rate": 2.0}, {"nights": 0}, {"processes": 2}, {"processes": 1}]
+)
 def test_options_that_decide_nothing_are_refused_before_anything_is_measured(
     store: Store, wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(BenchError, match=f"{next(iter(wrong))} must be"):
         nightly(store, NETWORK, frameworks=["numpy"], **wrong)
     assert store.runs() == []
+
+
+#: A machine on which other programs run: processes are apart by 60 %, blocks by half.
+BUSY = Noise(sample=0.1, block=0.5, process=0.6, drift=0.3, outlier=1.0, outliers=0.2)
+
+
+def test_a_night_has_as_many_processes_as_it_takes_to_see_what_is_plain() -> None:
+    """One less hides a change of 47 times, two less give false alarms."""
+    night = partial(simulate, noise=BUSY, paired=False, controls=True, trials=300)
+    fewer, enough = night(FEWEST - 1, slowdown=46.0), night(FEWEST, slowdown=46.0)
+    assert fewer.slower < 0.75
+    assert enough.slower > 0.95
+    alarms = {n: (rates := night(n)).slower + rates.faster for n in (1, FEWEST, FEWEST + 2)}
+    assert alarms[1] > 0.1
+    assert max(alarms[FEWEST], alarms[FEWEST + 2]) < 0.07
+
+
+def test_a_comparison_of_few_processes_says_so(store: Store) -> None:
+    for name, time in (("monday", 1.0), ("tuesday", 1.5)):
+        run = Run(name, "suite", 0.0, HERE)
+        store.begin(run, [], CASES[:1])
+        store.add_cell(name, Cell(CASES[0].key, "numpy", "forward", "checked"))
+        for process in range(2):
+            samples = [time * (1 + process)]
+            block = Block(CASES[0].key, "numpy", "forward", process, 0, samples)
+            store.add_block(name, block)
+    found = compare(store, "monday", "tuesday")
+    assert [series.verdict for series in found.thin] == ["undecided"]
 
 
 # What is decided on given numbers

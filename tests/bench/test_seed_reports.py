@@ -13,6 +13,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+from matplotlib.text import Text
 
 from tapegrad.bench.report import csv_text, json_text, markdown, report_on, report_text
 from tapegrad.bench.report.chart import draw, sizes
@@ -114,7 +117,14 @@ def test_other_types_and_shapes_have_no_published_figures() -> None:
     doubles = [replace(case, dtype="float64") for case in LINEAR]
     (table, _) = tables(timed(doubles, {"torch": 1e-3, "jax": 2e-3})).values()
     assert table.lines[0].entries[0].text == "input=32x64, features=128 float64"
-    assert all(text == "not published" for text in texts(table.lines[0])[-3:])
+    assert not any("published" in column.title for column in table.columns)
+
+
+def test_a_published_overall_is_not_beside_fewer_rows() -> None:
+    table = tables(timed(LINEAR[:2], {"torch": 1e-3, "jax": 2e-3}))["nn.Linear on cpu, forward"]
+    assert texts(table.lines[1])[-3:] == ["0.00094 s", "0.00333 s", "3.53146"]
+    assert texts(table.lines[-1])[0] == "overall"
+    assert texts(table.lines[-1])[-3:] == ["not published"] * 3
 
 
 @pytest.mark.parametrize("title", sorted({module.name for module in modules.MODULES}))
@@ -127,9 +137,10 @@ def test_every_row_of_a_module_is_published(title: str, device: str) -> None:
 
 
 def test_some_published_figures_of_modules() -> None:
+    softmax_rows = {module.label for module in modules.MODULES if module.name == "nn.Softmax"}
     softmax = {
         (each.name, each.phase, each.framework): (each.printed, each.slower_by)
-        for each in tensorgrad.quoted("nn.Softmax", "cpu", {"input=1024x512 dim=-1"})
+        for each in tensorgrad.quoted("nn.Softmax", "cpu", softmax_rows)
     }
     row = "input=1024x512 dim=-1", "backward"
     assert softmax[*row, "torch cpu"] == ("0.00015 s", "")
@@ -178,6 +189,8 @@ def test_models_have_a_row_for_each_framework_with_its_version() -> None:
     ]
     assert texts(table.lines[1])[-1].startswith("2.00× faster")
     assert "n=2" in texts(table.lines[-1])[2]
+    assert "n=2" in texts(table.lines[-1])[4]
+    assert texts(table.lines[-1])[-1] == "as in Total"  # and not once more
 
 
 def test_only_a_decided_winner_is_bold() -> None:
@@ -408,6 +421,49 @@ def test_charts_of_suites_are_pictures(suite: str, tmp_path: Path) -> None:
     content = (tmp_path / "x.png").read_bytes()
     assert content.startswith(b"\x89PNG")
     assert len(content) > 10_000
+
+
+def drawn(results: Results, monkeypatch: pytest.MonkeyPatch) -> Canvas:
+    """Return a chart before it becomes a picture."""
+    kept: list[Canvas] = []
+    monkeypatch.setattr(Canvas, "savefig", lambda canvas, *_, **__: kept.append(canvas))
+    draw(results, "x.png")
+    kept[0].draw_without_rendering()
+    return kept[0]
+
+
+def test_names_in_a_chart_of_modules_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("torch", "torch-without-onednn", "torch-channels-last")
+    canvas = drawn(timed(LINEAR, dict.fromkeys(names, 0.001)), monkeypatch)
+    written = [text for text in canvas.findobj(Text) if "backward" in text.get_text()]
+    assert len(written) == len(names)
+    for text in written:
+        box = text.get_window_extent()
+        assert canvas.bbox.x0 <= box.x0 and box.x1 <= canvas.bbox.x1
+
+
+@pytest.mark.parametrize("suite", ["layers", "models"])
+def test_times_on_a_logarithmic_axis_have_no_bars(
+    suite: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = cnn_layers.SUITE.cases[:3] if suite == "layers" else model("vgg16")
+    canvas = drawn(timed(cases, {"torch": 1e-3, "jax": 2e-3}), monkeypatch)
+    axes = canvas.findobj(Axes)
+    assert axes and all(axis.get_xscale() == "log" and not axis.patches for axis in axes)
+
+
+def test_a_chart_of_fused_operators_shows_them_against_their_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = [case for case in fused.SUITE.cases if case.size == "small"]
+    canvas = drawn(timed(small, {"torch": 1e-3, "jax": 2e-3}), monkeypatch)
+    titles = [text.get_text() for text in canvas.findobj(Text)]
+    assert any("as its parts" in title for title in titles)
+    (forward, *_) = (axis for axis in canvas.findobj(Axes) if axis.get_title("left") == "forward")
+    dots = [line.get_xdata()[0] for line in forward.lines if line.get_linestyle() == "None"]
+    assert len(dots) == 2 * len([case for case in small if case.level == "fused"])
+    # Each part takes as long as all of them together here.
+    assert {round(dot, 2) for dot in dots} == {0.5, 0.33}
 
 
 # Devices

@@ -108,11 +108,14 @@ def test_fused_calls_give_what_their_parts_in_numpy_give(bench: Bench) -> None:
     for cell in results.cells:
         assert cell.verdict == "checked", cell
     ops = {key: case.op for key, case in results.case_by_key().items()}
-    notes = {(cell.framework, ops[cell.case]): " ".join(cell.notes) for cell in results.cells}
-    assert notes["torch", "softmax_cross_entropy"] == "composed"
-    assert notes["torch", "add_relu"].startswith("fused: torch._add_relu in inference")
-    assert notes["torch", "conv2d_batch_norm"] == "composed"
-    assert {note for (name, _), note in notes.items() if name == "jax"} == {"fused by XLA"}
+    notes = {
+        (cell.framework, ops[cell.case], cell.phase): " ".join(cell.notes) for cell in results.cells
+    }
+    assert notes["torch", "softmax_cross_entropy", "inference"] == "composed"
+    assert notes["torch", "add_relu", "inference"] == "fused: torch._add_relu"
+    assert notes["torch", "add_relu", "step"] == "composed"  # it cannot be differentiated
+    assert notes["torch", "conv2d_batch_norm", "step"] == "composed"
+    assert {note for (name, *_), note in notes.items() if name == "jax"} == {"fused by XLA"}
 
 
 PROFILED = """
@@ -122,10 +125,10 @@ x, w, b = torch.randn(8, 8), torch.randn(8, 8), torch.randn(8)
 image, kernel = torch.randn(1, 3, 8, 8), torch.randn(8, 3, 3, 3)
 for training in (False, True):
     with torch.profiler.profile() as profile, torch.set_grad_enabled(training):
-        FUSED["linear_relu"][1](x, w, b)
-        FUSED["linear_gelu"][1](x, w, b)
-        FUSED["conv2d_relu"][1](image, kernel, b, stride=1, padding=1)
-        FUSED["add_relu"][1](x, w)
+        FUSED["linear_relu"].call(x, w, b)
+        FUSED["linear_gelu"].call(x, w, b)
+        FUSED["conv2d_relu"].call(image, kernel, b, stride=1, padding=1)
+        FUSED["add_relu"].call(x, w)
     print(*(event.key for event in profile.key_averages()))
 """
 

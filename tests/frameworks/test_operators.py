@@ -59,3 +59,19 @@ def test_doubles_are_doubles(framework: str, doubles: Results) -> None:
             if cell.verdict == "wrong":
                 wrong.add((ops[cell.case], cell.phase))
     assert wrong == WRONG.get(framework, set())
+
+
+def test_tensorflow_lacks_only_what_it_lacks(singles: Results, doubles: Results) -> None:
+    """Gradients with dilation and in groups exist in float32, and only there."""
+
+    def lacking(results: Results) -> set[str]:
+        ops = {key: case.op for key, case in results.case_by_key().items()}
+        return {
+            ops[cell.case]
+            for cell in results.cells
+            if cell.framework == "tensorflow" and cell.verdict == "unsupported"
+        }
+
+    always = {"adaptive_avg_pool2d", "random_exponential"}
+    assert lacking(singles) == always
+    assert lacking(doubles) == always | {"conv2d_dilated", "conv2d_grouped"}

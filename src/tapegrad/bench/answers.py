@@ -52,6 +52,7 @@ class Prepare(msgspec.Struct):
     joint: bool
     precision: Precision | None
     notes: list[str]
+    phase_notes: dict[str, list[str]] = {}
 
 
 class Arrays(msgspec.Struct):

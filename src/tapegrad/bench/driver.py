@@ -126,6 +126,9 @@ class Listener:
     def started(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
         """Hear that a run begins."""
 
+    def earlier(self, results: Results) -> None:
+        """Hear what a run that goes on has already; it may be nothing."""
+
     def case(self, index: int, case: Case) -> None:
         """Hear which case is next."""
 
@@ -382,6 +385,7 @@ class _Driver:
             self._store.begin(self._run, [], self._cases)
         self._listener.started(self._run, self._cases, [each.name for each in self._contenders])
         earlier = self._store.load(self._run.id)
+        self._listener.earlier(earlier)
         done = _done(earlier)
         folder = Path(tempfile.mkdtemp(prefix="tapegrad-bench-"))
         teams = {each.name: self._team(each, folder) for each in self._contenders}

@@ -276,7 +276,7 @@ class Measurement:
         if finding is not None:
             self._conclude(key, finding.verdict, finding.reason, finding.error)
             return
-        notes = list(offer["notes"])
+        notes = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
         if offer["precision"]:
             notes.append(f"computes in {offer['precision']}")
         if self.case.random:

@@ -24,6 +24,7 @@ from typing import Any
 
 import msgspec
 
+from tapegrad.bench.demands import flaw
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
 from tapegrad.bench.suite import Suite
 from tapegrad.bench.suites import operators
@@ -208,6 +209,7 @@ def fit(template: Template, request: Request) -> Case:
         else _attribute(template, name, sides)
         for name in template.attrs
     }
+    _expect_possible(template, shapes, attrs)
     inputs = tuple(
         replace(array, shape=shapes[array.name], high=_high(template, index, sides))
         for index, array in enumerate(template.inputs)
@@ -218,7 +220,7 @@ def fit(template: Template, request: Request) -> Case:
         attrs=attrs,
         dtype=request.dtype,
         size=request.size or _size_class(template, inputs),
-        reduction=_terms(template, shapes, attrs),
+        reduction=terms(template.op, shapes, attrs),
     )
 
 
@@ -299,15 +301,15 @@ def _high(template: Template, index: int, sides: Mapping[Sides, int]) -> int:
     return found
 
 
-def _terms(template: Template, shapes: Shapes, attrs: Mapping[str, Any]) -> int:
-    try:
-        return terms(template.op, shapes, attrs)
-    except (LookupError, ArithmeticError, TypeError, ValueError):
+def _expect_possible(template: Template, shapes: Shapes, attrs: Mapping[str, Any]) -> None:
+    """Refuse shapes that do not go together, before workers find out one after the other."""
+    reason = flaw(template.op, shapes, attrs)
+    if reason is not None:
         asked = " ".join(f"{name}={_text(value)}" for name, value in {**shapes, **attrs}.items())
         raise BenchError(
-            f"{template.op}: {asked} do not go together; one that does is "
+            f"{template.op}: {asked} do not go together: {reason}. One that does is "
             f"{template.examples[0].label}."
-        ) from None
+        )
 
 
 def _size_class(template: Template, inputs: Iterable[Array]) -> str:

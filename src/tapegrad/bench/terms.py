@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tapegrad.worker.case import Array, Case
+
 Shape = tuple[int, ...]
 #: Shapes of the inputs by name and attributes by name -> terms.
 Rule = Callable[[Mapping[str, Shape], Mapping[str, Any]], int]
@@ -26,6 +28,21 @@ def terms(op: str, shapes: Mapping[str, Shape], attrs: Mapping[str, Any]) -> int
     """
     rule = RULES.get(op)
     return max(1, rule(shapes, attrs)) if rule else 1
+
+
+def tolerant(
+    level: str,
+    op: str,
+    size: str,
+    /,
+    *inputs: Array,
+    phases: tuple[str, ...] = ("forward", "backward"),
+    **attrs: Any,
+) -> Case:
+    """Make a case whose tolerance follows from its shapes."""
+    shapes = {array.name: array.shape for array in inputs}
+    length = terms(op, shapes, attrs)
+    return Case(level, op, inputs, attrs, size, phases=phases, reduction=length)
 
 
 def _along(shapes: Mapping[str, Shape], attrs: Mapping[str, Any]) -> int:

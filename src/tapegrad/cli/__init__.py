@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import traceback
@@ -17,7 +18,7 @@ except ImportError:
 
 from tapegrad import __version__
 from tapegrad.cli import bench
-from tapegrad.cli.exit_codes import DEFECT, code_of, explanation
+from tapegrad.cli.exit_codes import DEFECT, READER_LEFT, code_of, explanation
 from tapegrad.cli.explain import explained, show_help
 from tapegrad.errors import TapegradError
 
@@ -82,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what goes wrong is said in one message, without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with _sigterm_as_ctrl_c():
+        with _reader_may_leave(), _sigterm_as_ctrl_c():
             app(bench.with_defaults(words), prog_name="tapegrad")
     except TapegradError as error:
         typer.echo(f"Error: {error}", err=True)
@@ -91,6 +92,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traceback.print_exc()
         typer.echo(f"\nThis is a defect of tapegrad {__version__}: please report it.", err=True)
         sys.exit(DEFECT)
+
+
+@contextmanager
+def _reader_may_leave() -> Iterator[None]:
+    """End quietly where nobody reads the output any more, as every tool in a pipe does.
+
+    Typer and rich take a broken pipe for a failure and exit with 1, which here means a regression.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as ending:
+        if BrokenPipeError not in (type(ending), type(ending.__context__)):
+            raise
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in (1, 2):  # what they still hold is written when the interpreter ends
+            os.dup2(nowhere, stream)
+        sys.exit(READER_LEFT)
 
 
 @contextmanager

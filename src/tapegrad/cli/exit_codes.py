@@ -10,6 +10,7 @@ NOTHING_MEASURED = 4
 INSTALL = 5
 DEFECT = 70
 INTERRUPTED = 130
+READER_LEFT = 141
 
 MEANINGS = {
     FINE: "fine",
@@ -20,6 +21,7 @@ MEANINGS = {
     INSTALL: "a framework could not be installed",
     DEFECT: "a defect of tapegrad itself, shown with its traceback; please report it",
     INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was measured is kept",
+    READER_LEFT: "whoever read the output stopped before its end, as `head` does",
 }
 
 

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tapegrad.worker.case import Case
 from tapegrad.worker.networks import Network, compose, network_of, single
 from tapegrad.worker.networks.layout import channels_last
+from tapegrad.worker.operators import Fused
 
 AnyArray = NDArray[Any]
 Call = Callable[[], Any]
@@ -67,6 +68,8 @@ class Work:
     precision: str | None = None
     #: What a reader should know, as "composed of three calls".
     notes: list[str] = field(default_factory=list)
+    #: The same about single phases.
+    phase_notes: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 class Adapter(ABC):
@@ -79,9 +82,8 @@ class Adapter(ABC):
     channels_last: Mapping[str, Callable[..., Any]] = {}
     #: Canonical operator name -> the call that this framework lacks.
     missing: Mapping[str, str] = {}
-    #: Fused operator (`tapegrad.worker.networks.fused`) -> name of the framework's call, and it;
-    #: or None in its place, where the framework makes one of the parts by itself.
-    fused: Mapping[str, tuple[str, Callable[..., Any] | None]] = {}
+    #: Fused operator (`tapegrad.worker.networks.fused`) -> the framework's own way to do it.
+    fused: Mapping[str, Fused] = {}
     #: What fuses operators that have no call of their own, as "XLA"; empty where nothing does.
     compiler: str = ""
     devices: Sequence[str] = ("cpu",)
@@ -118,7 +120,7 @@ class Adapter(ABC):
             work = self.operation(case, self.function(case), arrays)
         if case.level != "fused":
             return work
-        return replace(work, notes=[*work.notes, self.how(case)])
+        return replace(work, phase_notes={name: [self.how(case, name)] for name in work.phases})
 
     def operation(
         self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
@@ -165,15 +167,15 @@ class Adapter(ABC):
         """
         raise Unsupported("the adapter cannot see which operators this framework runs")
 
-    def fused_call(self, case: Case) -> tuple[str, Callable[..., Any] | None]:
-        """Return the framework's own call for a fused operator and its name, if it has one."""
-        return self.fused.get(case.op, ("", None))
+    def fused_call(self, case: Case) -> Fused:
+        """Return the framework's own way to do a fused operator, if it has one."""
+        return self.fused.get(case.op, Fused())
 
-    def how(self, case: Case) -> str:
-        """Say how a fused operator is done."""
-        name, _ = self.fused_call(case)
-        if name:
-            return f"fused: {name}"
+    def how(self, case: Case, phase: str) -> str:
+        """Say how a fused operator is done in a phase."""
+        own = self.fused_call(case)
+        if own.name and phase in own.phases:
+            return f"fused: {own.name}"
         return f"fused by {self.compiler}" if self.compiler else "composed"
 
     def function(self, case: Case) -> Callable[..., Any]:
@@ -181,12 +183,12 @@ class Adapter(ABC):
         network = network_of(case)
         if network is None:
             return partial(self.operator(case.op), **case.attrs)
-        _, call = self.fused_call(case)
+        call = self.fused_call(case).call
         return compose(network, self.operator) if call is None else partial(call, **case.attrs)
 
     def _with_images(self, case: Case) -> Network | None:
         """Return a layer or network whose images the framework's users keep with channels last."""
-        if not self.channels_last or case.level == "operator" or self.fused_call(case)[1]:
+        if not self.channels_last or case.level == "operator" or self.fused_call(case).call:
             return None
         network = network_of(case) or single(case)
         known = any(node.op in self.channels_last for node in network.nodes)

@@ -97,6 +97,7 @@ class Session:
             "joint": work.joint,
             "precision": work.precision,
             "notes": work.notes,
+            "phase_notes": dict(work.phase_notes),
         }
 
     def do_feed(self, arrays: dict[str, str], cotangents: list[str]) -> dict[str, Any]:

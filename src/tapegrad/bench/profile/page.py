@@ -74,7 +74,7 @@ def _group_line(group: Group) -> Line:
             Entry(f"{group.calls:,}") if group.calls else NONE,
             _pass(group.forward),
             _pass(group.backward),
-            Entry(time_text(group.total), "time"),
+            _estimate(group.total if group.total.time else None),
             Entry(f"{group.share:.1%}"),
             NONE if group.alone is None else Entry(seconds(group.alone)),
             _compared(group.ratio),
@@ -173,6 +173,8 @@ def _gains(profile: Profile) -> Iterator[str]:
         )
         return
     for group in profile.groups[:FASTEST]:
+        if group.share < NOTABLE:
+            return
         gain = group.gain(2)
         yield (
             f"If {group.operator} were 2× faster, the step would take {gain:.0%} less time "

@@ -13,7 +13,8 @@ from tapegrad.bench.results import Block, Machine
 from tapegrad.bench.statistics import Estimate, Ratio, estimate, ratio
 from tapegrad.worker.profiling.names import ENGINE
 
-#: What statistics see in place of nothing: no clock shows less.
+#: Statistics of logarithms need something in place of nothing: half of what recording an event
+#: takes, below which no time is seen. On a GPU recording takes nothing, and no clock shows less.
 LEAST = 1e-9
 
 
@@ -138,6 +139,7 @@ class _Evaluation:
 
     def __init__(self, visits: Visits, event: float) -> None:
         self._visits = visits
+        self._least = max(LEAST, event / 2)
         self.plain = {place: visit.plain for place, visit in visits.places.items()}
         self.profiled = {place: visit.profiled for place, visit in visits.places.items()}
         self.step = estimate(_blocks(self.plain))
@@ -160,17 +162,17 @@ class _Evaluation:
     def row(self, key: RowKey) -> Row:
         times = self._timed[key]
         totals = _totals(times)
-        total = estimate(_blocks(totals))
+        total = self._estimate(totals)
         alone = self._alone.get(key, {})
         return Row(
             **self._described(key),
-            forward=_pass({place: time.forward for place, time in times.items()}),
-            backward=_pass({place: time.backward for place, time in times.items()}),
+            forward=self._pass({place: time.forward for place, time in times.items()}),
+            backward=self._pass({place: time.backward for place, time in times.items()}),
             total=total,
             share=total.time / self.step.time,
-            alone=estimate(_blocks(alone)) if alone else None,
-            reason="" if alone else self._reason(key),
-            ratio=_ratio(totals, alone),
+            alone=self._pass(alone),
+            reason="" if self._pass(alone) else self._reason(key, alone),
+            ratio=self._ratio(totals, alone),
             traced=key.row is not None,
         )
 
@@ -184,7 +186,7 @@ class _Evaluation:
 
     def _group(self, name: str, keys: list[RowKey]) -> Group:
         totals = _sum(_totals(self._timed[key]) for key in keys)
-        total = estimate(_blocks(totals))
+        total = self._estimate(totals)
         times = [time for key in keys for time in self._timed[key].values()]
         scale = total.time / max(LEAST, sum(totals.values()))
         repeated = [key for key in keys if key in self._alone]
@@ -197,9 +199,25 @@ class _Evaluation:
             backward=scale * sum(time.backward for time in times),
             total=total,
             share=total.time / self.step.time,
-            alone=estimate(_blocks(alone)).time if alone else None,
-            ratio=_ratio(_sum(_totals(self._timed[key]) for key in repeated), alone),
+            alone=(self._estimate(alone).time or None) if alone else None,
+            ratio=self._ratio(_sum(_totals(self._timed[key]) for key in repeated), alone),
         )
+
+    def _estimate(self, seconds: Mapping[Place, float]) -> Estimate:
+        """Estimate a time; nothing, where no visit has seen any."""
+        found = estimate(_blocks(seconds, self._least))
+        if max(seconds.values()) > self._least:
+            return found
+        return msgspec.structs.replace(found, time=0.0, low=None, high=None)
+
+    def _pass(self, seconds: Mapping[Place, float]) -> Estimate | None:
+        found = self._estimate(seconds) if seconds else None
+        return found if found is not None and found.time else None
+
+    def _ratio(self, times: Mapping[Place, float], alone: Mapping[Place, float]) -> Ratio | None:
+        if not self._pass(times) or not self._pass(alone):
+            return None
+        return ratio(_blocks(times, self._least), _blocks(alone, self._least))
 
     def _described(self, key: RowKey) -> dict[str, Any]:
         if key.row is not None:
@@ -209,7 +227,9 @@ class _Evaluation:
         }
         return {"name": key.name, "operator": key.operator, "calls": 0} | unknown
 
-    def _reason(self, key: RowKey) -> str:
+    def _reason(self, key: RowKey, alone: Mapping[Place, float]) -> str:
+        if alone:
+            return "too short to be seen"
         if key.row is None:
             return "no call" if key.operator in ENGINE else "known by its name only"
         return self._visits.failures.get(key.row, "not run alone")
@@ -234,16 +254,8 @@ def _sum(parts: Iterable[Mapping[Place, float]]) -> dict[Place, float]:
     }
 
 
-def _ratio(times: Mapping[Place, float], alone: Mapping[Place, float]) -> Ratio | None:
-    return ratio(_blocks(times), _blocks(alone)) if times and alone else None
-
-
-def _pass(seconds: Mapping[Place, float]) -> Estimate | None:
-    return estimate(_blocks(seconds)) if any(seconds.values()) else None
-
-
-def _blocks(seconds: Mapping[Place, float]) -> list[Block]:
+def _blocks(seconds: Mapping[Place, float], least: float = LEAST) -> list[Block]:
     return [
-        Block("", "", "", place.process, place.round, [max(value, LEAST)])
+        Block("", "", "", place.process, place.round, [max(value, least)])
         for place, value in seconds.items()
     ]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 #: Of the times of a visit one in so many counts, the quickest: something else ran beside the rest.
 QUICKEST = 4
 #: Seconds that a thread often has the processor for without a break (Linux gives it 3 ms).
 SHORT = 1e-3
+
+T = TypeVar("T")
+#: What tells a step from others that do other work.
+Kind = tuple[tuple[float, ...], ...]
 
 
 class Place(NamedTuple):
@@ -88,32 +93,62 @@ class Visits:
 
 
 def visit_of(answer: dict[str, Any]) -> Visit:
-    """Keep the quickest times of a visit."""
+    """Keep the quickest times of a visit, of each kind of step.
+
+    A model may do other work in another step, as one that drops layers does: then the quickest
+    steps would be those that do the least. Of steps without profiler it is not known which do what,
+    so that all of them count.
+    """
+    kinds = _kinds(answer["rows"], len(answer["profiled"]))
+    plain = answer["plain"] if len({*kinds}) > 1 else _quickest(answer["plain"])
     return Visit(
-        plain=fmean(_quickest(answer["plain"])),
-        profiled=fmean(_quickest(answer["profiled"])),
+        plain=fmean(plain),
+        profiled=_averaged(kinds, answer["profiled"], lambda times: fmean(_quickest(times))),
         events=median(answer["events"]),
         event_seconds=answer["event_seconds"],
-        rows={_key(row): time_of(row["samples"], answer["waited"]) for row in answer["rows"]},
+        rows={
+            _key(row): time_of(row["samples"], answer["waited"], kinds) for row in answer["rows"]
+        },
     )
 
 
-def time_of(samples: list[list[float]], waited: list[float]) -> Time:
-    """Estimate the time of an operator, forward and backward.
+def _kinds(rows: list[dict[str, Any]], steps: int) -> list[Kind]:
+    """Tell steps apart by the events that each row has in them."""
+    return [tuple(tuple(row["samples"][step][2:]) for row in rows) for step in range(steps)]
+
+
+def time_of(
+    samples: list[list[float]], waited: list[float], kinds: list[Kind] | None = None
+) -> Time:
+    """Estimate the time of an operator in a step, forward and backward.
 
     On a busy machine others take the processor at any moment. The quickest times of a short
     operator escape that; those of a long one do not. Times less the share of their step that was
     waiting are right on average, if the operator is long enough to be met in many steps.
     """
     forward, backward, *events = map(list, zip(*samples, strict=True))
-    return Time(_undisturbed(forward, waited), _undisturbed(backward, waited), *map(fmean, events))
+    kinds = kinds or [()] * len(samples)
+    passes = (
+        _averaged(kinds, [*zip(times, waited, strict=True)], _undisturbed)
+        for times in (forward, backward)
+    )
+    return Time(*passes, *map(fmean, events))
 
 
-def _undisturbed(times: list[float], waited: list[float]) -> float:
-    quickest = fmean(_quickest(times))
+def _averaged(kinds: list[Kind], values: list[T], estimate: Callable[[list[T]], float]) -> float:
+    """Estimate for each kind of step, and average over the steps."""
+    members: defaultdict[Kind, list[T]] = defaultdict(list)
+    for kind, value in zip(kinds, values, strict=True):
+        members[kind].append(value)
+    return sum(len(alike) * estimate(alike) for alike in members.values()) / len(values)
+
+
+def _undisturbed(times: list[tuple[float, float]]) -> float:
+    """Estimate from times, each with the share of its step that was waiting."""
+    quickest = fmean(_quickest(time for time, _ in times))
     if quickest < SHORT:
         return quickest
-    return min(quickest, fmean(t * (1 - share) for t, share in zip(times, waited, strict=True)))
+    return min(quickest, fmean(time * (1 - share) for time, share in times))
 
 
 def _key(row: dict[str, Any]) -> RowKey:

@@ -33,6 +33,14 @@ CONDITIONS = ("device", "threads", "cache")
 ACROSS = ("machines", "devices")
 #: Processes of several runs are numbered apart by this.
 APART = 1_000
+#: Processes from which on a scatter between them can be told, on either side. Two leave Student's t
+#: one degree of freedom, and its 12.7 standard errors hide anything: on invented measurements of a
+#: busy machine (processes apart by 60 %) an operator that takes 47 times as long is `undecided` in
+#: 40 % of the comparisons. A single process shows no scatter at all; to assume one gives 20 % false
+#: alarms there. Three see the 47 times in 99 % with 3 % false alarms. No rule can do better with
+#: two that does not know beforehand how busy the machine is: where both runs are alike, the mean of
+#: two processes is 12.7 times as far from 0 as their distance tells in 5 % of all cases.
+FEWEST = 3
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -102,6 +110,11 @@ class Comparison(msgspec.Struct, frozen=True):
     def of(self, *verdicts: str) -> list[Series]:
         """Return the series with these verdicts."""
         return [series for series in self.series if series.verdict in verdicts]
+
+    @property
+    def thin(self) -> list[Series]:
+        """Return what is undecided and has too few processes for anything else."""
+        return [s for s in self.of("undecided") if s.ratio and s.ratio.processes < FEWEST]
 
     @property
     def regressions(self) -> list[Series]:

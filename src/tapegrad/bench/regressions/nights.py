@@ -23,6 +23,7 @@ from tapegrad.bench.driver import Listener, run
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions.changes import (
     BAD,
+    FEWEST,
     MARGIN,
     RATE,
     Comparison,
@@ -162,6 +163,7 @@ def nightly(
     if nights < 1:
         raise BenchError(f"nights must be at least 1, not {nights}.")
     found = suites.find(suite) if isinstance(suite, str) else suite
+    _expect_processes({**found.defaults, **options})
     tonight = run(suite, store=store, listener=listener, **options)
     before = [store.load(each.id) for each in _earlier(store, tonight.run, nights)]
     if not before or not _finished(tonight):
@@ -195,6 +197,16 @@ def nightly(
         steps=steps,
         measured=any(cell.timed for cell in tonight.cells),
     )
+
+
+def _expect_processes(options: Mapping[str, Any]) -> None:
+    """Refuse a night that could tell nothing, before it is spent."""
+    processes = options.get("processes", FEWEST)
+    if isinstance(processes, int) and processes < FEWEST:
+        raise BenchError(
+            f"processes must be at least {FEWEST} in a night, not {processes}: fewer do not tell a "
+            "change from the difference between two processes of the same program."
+        )
 
 
 def _again(

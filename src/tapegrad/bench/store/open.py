@@ -28,7 +28,8 @@ def open_store(
         url: A path (a SQLite file), `sqlite:///…` or `postgresql://…`; None takes
             `results.sqlite` in the user's data folder.
         patience: Seconds to wait for a lock that another process holds, or for a server.
-        create: Whether to create a file that is not there: who only reads refuses that.
+        create: Whether to create what is not there, a file or its tables: who only reads refuses
+            that.
 
     Example:
         >>> from tapegrad.bench.store import open_store
@@ -48,7 +49,7 @@ def open_store(
         writer = engine.execution_options(**{_WRITES: True})
         reader = _snapshots(engine)
         try:
-            bring_to_head(reader, writer, path, place)
+            bring_to_head(reader, writer, path, place, create=create)
             if path is not None:
                 _log_ahead(engine)
         except BaseException:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from tapegrad.bench.store.errors import (
     NotAStoreError,
     StoreError,
+    StoreMissingError,
     StoreNewerError,
     StoreReadOnlyError,
 )
@@ -22,12 +23,18 @@ from tapegrad.bench.store.tables import HEAD, metadata, version
 _ADVISORY_LOCK = 0x7461_7065
 
 
-def bring_to_head(reader: sa.Engine, writer: sa.Engine, path: Path | None, place: str) -> None:
+def bring_to_head(
+    reader: sa.Engine, writer: sa.Engine, path: Path | None, place: str, *, create: bool = True
+) -> None:
     """Create the tables in an empty database or bring those of an older tapegrad up to date."""
     with reader.connect() as connection:
         found = stored_version(connection)
         if found is None:
             _refuse_foreign(connection, place)
+            if not create:
+                raise StoreMissingError(
+                    f"there is no run in {place}: it is empty; `tapegrad bench run` fills it"
+                )
     if found is None:
         _create(writer, place)
     elif found != HEAD:

@@ -8,10 +8,11 @@ are those of the input and of all parameters.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import partial
+from typing import NamedTuple
 
 from tapegrad.bench.suite import Suite
-from tapegrad.bench.terms import terms
+from tapegrad.bench.terms import tolerant
 from tapegrad.worker.case import Array, Case
 
 PHASES = ("forward", "backward", "step")
@@ -33,10 +34,7 @@ class Layer(NamedTuple):
         return ", ".join(filter(None, (self.name, self.variant)))
 
 
-def _case(op: str, size: str, *inputs: Array, **attrs: Any) -> Case:
-    shapes = {array.name: array.shape for array in inputs}
-    length = terms(op, shapes, attrs)
-    return Case("layer", op, inputs, attrs, size, phases=PHASES, reduction=length)
+_case = partial(tolerant, "layer", phases=PHASES)
 
 
 def _images(batch: int, channels: int = CHANNELS, kind: str = "normal") -> Array:

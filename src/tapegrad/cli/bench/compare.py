@@ -35,7 +35,7 @@ def compare(
     Decides operator by operator; ends with 1 if anything got slower or broke.
     """
     from tapegrad.bench import regressions
-    from tapegrad.bench.regressions.changes import QUIET
+    from tapegrad.bench.regressions.changes import FEWEST, QUIET
     from tapegrad.bench.report.hardware import side_by_side
     from tapegrad.bench.report.term import print_table
     from tapegrad.bench.store import open_store
@@ -53,6 +53,11 @@ def compare(
     if shown:
         print_table(changes.table(shown))
     typer.echo(changes.summary(found))
+    if found.thin:
+        say(
+            f"Of the undecided, {len(found.thin)} have fewer than {FEWEST} processes in a run: "
+            f"measure with --processes {FEWEST} or more."
+        )
     for difference in found.differences:
         say(f"Not the same: {difference.what}: {difference.before}, then {difference.after}")
     raise typer.Exit(exit_codes.MISSED if found.regressions else exit_codes.FINE)

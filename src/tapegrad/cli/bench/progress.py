@@ -1,4 +1,7 @@
-"""How a run goes, on stderr: a live display on a terminal, else a line for each case."""
+"""How a run goes, on stderr: a live display on a terminal, else a line for each case.
+
+Times and ratios are those of the tables at the end, worked out from the blocks so far.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,9 +17,14 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tapegrad.bench import statistics
 from tapegrad.bench.driver import Listener
+from tapegrad.bench.report.figures.found import compared
+from tapegrad.bench.report.figures.records import Mean
+from tapegrad.bench.report.figures.sections import geometric_mean
+from tapegrad.bench.report.text import mean_entry, ratio_text, time_text
 from tapegrad.bench.results import Block, Cell, CellKey, Results, Run
-from tapegrad.bench.units import number, seconds
+from tapegrad.bench.statistics import Ratio
 from tapegrad.worker.case import Case
 
 #: Between two blocks the display is drawn anew at most so often (seconds).
@@ -36,8 +43,17 @@ class Tally:
         self._started = time.monotonic()
         self._measured = 0
         self._in_case = 0
-        self._times: defaultdict[CellKey, list[float]] = defaultdict(list)
+        self._blocks: defaultdict[CellKey, list[Block]] = defaultdict(list)
+        #: Ratios to the first contender, each with the number of blocks that it is made of.
+        self._ratios: dict[CellKey, tuple[int, Ratio | None]] = {}
         self.words: dict[CellKey, str] = {}
+
+    def earlier(self, results: Results) -> None:
+        """Take what a run that goes on has already."""
+        for block in results.blocks:
+            self._blocks[block.key].append(block)
+        for cell in results.cells:
+            self.cell(cell)
 
     def begin(self, index: int) -> None:
         """Go on to a case; what is left of those before will not be measured any more."""
@@ -49,7 +65,7 @@ class Tally:
         """Count a block."""
         self._measured += 1
         self._in_case += 1
-        self._times[block.key].append(median(block.samples))
+        self._blocks[block.key].append(block)
 
     def cell(self, cell: Cell) -> None:
         """Take a verdict; a cell without times has no blocks to come."""
@@ -80,31 +96,39 @@ class Tally:
             return None
         return max(ahead, 0) * (time.monotonic() - self._started) / self._measured
 
-    def times(self, case: Case, phase: str) -> Iterator[tuple[str, float | str]]:
-        """Yield what each contender has in a row: a time, a word, or nothing yet."""
+    def texts(self, case: Case, phase: str) -> Iterator[str]:
+        """Yield what each contender has in a row: a time and a ratio, a word, or nothing yet."""
         for name in self.contenders:
             key = CellKey(case.key, name, phase)
             if key in self.words:
-                yield name, self.words[key]
-            elif self._times.get(key):
-                yield name, median(self._times[key])
+                yield f"{name} {self.words[key]}"
+            elif blocks := self._timed(key):
+                ratio = self._ratio(key)
+                compared_so_far = f" ({ratio_text(ratio)})" if ratio else ""
+                yield f"{name} {time_text(statistics.estimate(blocks))}{compared_so_far}"
 
     def phases(self, case: Case) -> list[str]:
         """Return the phases in which a case is measured."""
         return list(self._phases or case.phases)
 
-    def ratios(self) -> Iterator[tuple[str, float, int]]:
+    def means(self) -> Iterator[Mean]:
         """Yield each contender's mean ratio to the first, over the cells that both have so far."""
         for name in self.contenders[1:]:
-            logs = [
-                math.log(median(times) / median(ours))
-                for key, times in self._times.items()
-                if key.framework == name
-                and key not in self.words
-                and (ours := self._times.get(key._replace(framework=self.contenders[0])))
-            ]
-            if logs:
-                yield name, math.exp(math.fsum(logs) / len(logs)), len(logs)
+            ratios = [self._ratio(key) for key in self._blocks if key.framework == name]
+            if known := [ratio for ratio in ratios if ratio is not None]:
+                yield geometric_mean(name, "", known)
+
+    def _ratio(self, key: CellKey) -> Ratio | None:
+        """Compare with the first contender, anew where there are new blocks."""
+        sides = self._timed(key), self._timed(key._replace(framework=self.contenders[0]))
+        count = sum(map(len, sides))
+        if key not in self._ratios or self._ratios[key][0] != count:
+            self._ratios[key] = count, compared(*sides)
+        return self._ratios[key][1]
+
+    def _timed(self, key: CellKey) -> list[Block]:
+        """Return the blocks of a cell, none where a verdict took them back."""
+        return [] if key in self.words else self._blocks.get(key, [])
 
     def _planned(self, case: Case) -> int:
         cells = [
@@ -128,6 +152,11 @@ class Lines(Listener):
         self._tally = Tally(run, cases, contenders)
         self._current = None
         self._say(f"run {run.id}: {len(cases)} cases, {', '.join(contenders)}")
+
+    def earlier(self, results: Results) -> None:
+        """Take what is there already."""
+        assert self._tally is not None
+        self._tally.earlier(results)
 
     def case(self, index: int, case: Case) -> None:
         """Say how the case before went."""
@@ -156,7 +185,9 @@ class Lines(Listener):
         if tally is None or case is None:
             return
         rows = (
-            f"{phase} {text}" for phase in tally.phases(case) if (text := row(tally, case, phase))
+            f"{phase} {', '.join(texts)}"
+            for phase in tally.phases(case)
+            if (texts := [*tally.texts(case, phase)])
         )
         left = tally.left() if ahead else None
         ending = f" ({duration(left)} left)" if left is not None else ""
@@ -182,6 +213,11 @@ class Display(Listener):
         self._tally = Tally(run, cases, contenders)
         self._run = run.id
         self._draw()
+
+    def earlier(self, results: Results) -> None:
+        """Take what is there already."""
+        assert self._tally is not None
+        self._tally.earlier(results)
 
     def case(self, index: int, case: Case) -> None:
         """Go on to a case."""
@@ -253,30 +289,10 @@ def _count(tally: Tally) -> str:
 
 
 def _ratios(tally: Tally) -> str:
-    found = [f"{name} {compared(value)} (n={count})" for name, value, count in tally.ratios()]
+    found = [f"{mean.framework} {mean_entry(mean).text}" for mean in tally.means()]
     if not found:
         return "no ratios yet"
     return f"{' · '.join(found)} against {tally.contenders[0]}, geometric mean"
-
-
-def row(tally: Tally, case: Case, phase: str) -> str:
-    """Write what is known about one case and phase: the first time, and ratios to it."""
-    found = dict(tally.times(case, phase))
-    reference = found.get(tally.contenders[0])
-    parts = []
-    for name, value in found.items():
-        if isinstance(value, str):
-            parts.append(f"{name} {value}")
-        elif isinstance(reference, float) and name != tally.contenders[0]:
-            parts.append(f"{name} {seconds(value)} {compared(value / reference)}")
-        else:
-            parts.append(f"{name} {seconds(value)}")
-    return ", ".join(parts)
-
-
-def compared(ratio: float) -> str:
-    """Write a ratio that is not final in words."""
-    return f"{number(ratio)}× slower" if ratio >= 1 else f"{number(1 / ratio)}× faster"
 
 
 def duration(left: float) -> str:

@@ -27,7 +27,7 @@ from tapegrad.worker.adapter import (
 from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, Run, eager, evaluations, one_by_one
 from tapegrad.worker.graphs import Calls, OpList
-from tapegrad.worker.operators import outputs_of
+from tapegrad.worker.operators import Fused, outputs_of
 from tapegrad.worker.operators.torch import FUSED, OPERATORS
 from tapegrad.worker.owned import Owned
 
@@ -189,12 +189,12 @@ class Torch(Adapter):
         """Peak bytes of the CUDA allocator; the CPU allocator does not count."""
         return int(torch.cuda.max_memory_allocated()) if self.device == "cuda" else None
 
-    def fused_call(self, case: Case) -> tuple[str, Callable[..., Any] | None]:
+    def fused_call(self, case: Case) -> Fused:
         """Return a fused call, which all are for float32 on the CPU and most by oneDNN."""
-        name, call = super().fused_call(case)
+        found = super().fused_call(case)
         usable = case.dtype == "float32" and self.device == "cpu"
-        available = "mkldnn" not in name or torch.backends.mkldnn.enabled
-        return (name, call) if usable and available else ("", None)
+        available = "mkldnn" not in found.name or torch.backends.mkldnn.enabled
+        return found if usable and available else Fused()
 
     def registry(self) -> Mapping[str, Sequence[str]]:
         """Return ATen's public operators that change nothing and give tensors."""

@@ -9,12 +9,30 @@ and its attributes by name (`tapegrad.bench.suites.operators` defines them):
 - random operators take what they need from the framework's generator; where that is a function of
   a key, as in JAX, the case's `seed` is the key.
 
-A table lacks what its framework has no call for. `MISSING` names those calls.
+A table lacks what its framework has no call for. `MISSING` names those calls. `FUSED` has what a
+framework does in one call of fused operators (`tapegrad.worker.networks.fused`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tapegrad.worker.case import PHASES
+
+
+class Fused(NamedTuple):
+    """How a framework does a fused operator; without a name it has no way of its own."""
+
+    name: str = ""
+    #: None, where the framework makes one of the parts by itself.
+    call: Callable[..., Any] | None = None
+    #: Where it does so; in other phases the parts are called one after the other.
+    phases: Sequence[str] = PHASES
+
+
+#: Phases of calls that cannot be differentiated.
+INFERENCE = ("inference",)
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+from tapegrad.worker.operators import updates
 
 #: Why an operator is not in the table.
 MISSING = {"adaptive_avg_pool2d": "jax.lax has windows of one size only, no adaptive pooling"}
@@ -207,25 +210,6 @@ def _bernoulli(seed: Any, like: Any, p: float) -> Any:
     return jax.random.bernoulli(_key(seed), p, like.shape).astype(like.dtype)
 
 
-def _momentum(p: Any, g: Any, v: Any, lr: float, momentum: float, nesterov: bool) -> Any:
-    v = momentum * v + g
-    return p - lr * (g + momentum * v if nesterov else v), v
-
-
-def _rmsprop(p: Any, g: Any, s: Any, lr: float, decay: float, eps: float) -> Any:
-    s = decay * s + (1 - decay) * g * g
-    return p - lr * g / (jnp.sqrt(s) + eps), s
-
-
-def _adam(
-    p: Any, g: Any, m: Any, v: Any, lr: float, beta1: float, beta2: float, eps: float, decay: float
-) -> Any:
-    m = beta1 * m + (1 - beta1) * g
-    v = beta2 * v + (1 - beta2) * g * g
-    step = m / (1 - beta1) / (jnp.sqrt(v / (1 - beta2)) + eps)
-    return p * (1 - lr * decay) - lr * step, m, v
-
-
 def _heads_last_attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
     """Attend; in float64 by a formula, since JAX's own call takes its softmax in float32."""
     if q.dtype != jnp.float64:
@@ -387,10 +371,10 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     ),
     "random_bernoulli": _bernoulli,
     # optimiser updates
-    "sgd": lambda p, g, lr, decay: p - lr * (g + decay * p),
-    "momentum": _momentum,
-    "rmsprop": _rmsprop,
-    "adam": _adam,
+    "sgd": updates.sgd,
+    "momentum": updates.momentum,
+    "rmsprop": partial(updates.rmsprop, jnp.sqrt),
+    "adam": partial(updates.adam, jnp.sqrt),
     # attention and recurrent cells
     "scaled_dot_product_attention": _attention,
     "multi_head_attention": _multi_head_attention,

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
+
+from tapegrad.worker.operators import Fused, updates
 
 #: Why an operator is not in the table.
 MISSING = {
@@ -274,25 +276,6 @@ def _bernoulli(seed: Any, like: Any, p: float) -> Any:
     return mx.npx.random.bernoulli(p, size=like.shape, dtype=like.dtype).as_nd_ndarray()
 
 
-def _momentum(p: Any, g: Any, v: Any, lr: float, momentum: float, nesterov: bool) -> Any:
-    v = momentum * v + g
-    return p - lr * (g + momentum * v if nesterov else v), v
-
-
-def _rmsprop(p: Any, g: Any, s: Any, lr: float, decay: float, eps: float) -> Any:
-    s = decay * s + (1 - decay) * g * g
-    return p - lr * g / (nd.sqrt(s) + eps), s
-
-
-def _adam_by_formula(
-    p: Any, g: Any, m: Any, v: Any, lr: float, beta1: float, beta2: float, eps: float, decay: float
-) -> Any:
-    m = beta1 * m + (1 - beta1) * g
-    v = beta2 * v + (1 - beta2) * g * g
-    step = m / (1 - beta1) / (nd.sqrt(v / (1 - beta2)) + eps)
-    return p * (1 - lr * decay) - lr * step, m, v
-
-
 def _adam(
     p: Any, g: Any, m: Any, v: Any, lr: float, beta1: float, beta2: float, eps: float, decay: float
 ) -> Any:
@@ -496,11 +479,11 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     # optimiser updates
     "sgd": _by_type(
         lambda p, g, lr, decay: nd.sgd_update(p, g, lr=lr, wd=decay),
-        lambda p, g, lr, decay: p - lr * (g + decay * p),
+        updates.sgd,
     ),
-    "momentum": _momentum,
-    "rmsprop": _rmsprop,
-    "adam": _by_type(_adam, _adam_by_formula),
+    "momentum": updates.momentum,
+    "rmsprop": partial(updates.rmsprop, nd.sqrt),
+    "adam": _by_type(_adam, partial(updates.adam, nd.sqrt)),
     # attention and recurrent cells
     "scaled_dot_product_attention": _attention,
     "multi_head_attention": _multi_head_attention,
@@ -529,10 +512,10 @@ def _softmax_cross_entropy(x: Any, target: Any) -> Any:
 
 
 #: What there is of fused calls.
-FUSED: Mapping[str, tuple[str, Callable[..., Any]]] = {
-    "conv2d_batch_norm_relu": (
+FUSED: Mapping[str, Fused] = {
+    "conv2d_batch_norm_relu": Fused(
         "nd.contrib.BatchNormWithReLU after a convolution, in float32",
         _conv2d_batch_norm_relu,
     ),
-    "softmax_cross_entropy": ("nd.softmax_cross_entropy", _softmax_cross_entropy),
+    "softmax_cross_entropy": Fused("nd.softmax_cross_entropy", _softmax_cross_entropy),
 }

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
+from tapegrad.worker.adapter import Unsupported
+from tapegrad.worker.operators import INFERENCE, Fused, updates
+
 #: Why an operator is not in the table.
 MISSING = {
-    "conv2d_dilated": "tf.nn.conv2d has no gradient with dilation on the CPU",
-    "conv2d_grouped": "tf.nn.conv2d has no gradient in groups on the CPU",
     "adaptive_avg_pool2d": "tf.nn has windows of one size only, no adaptive pooling",
     "random_exponential": "tf.random has no exponential distribution",
 }
@@ -38,17 +40,39 @@ def _conv2d(x: Any, weight: Any, bias: Any = None, *, stride: int, padding: int)
     return _first(_conv2d_last(_last(x), filters, bias, stride=stride, padding=padding))
 
 
-def _named_edges(padding: int, kernel: int, stride: int) -> Any:
+def _named_edges(padding: int, window: int, stride: int) -> Any:
     """Name edges where they have a name: only then oneDNN computes the gradients."""
     if padding == 0:
         return "VALID"
-    return "SAME" if stride == 1 and 2 * padding == kernel - 1 else _edges(padding)
+    return "SAME" if stride == 1 and 2 * padding == window - 1 else _edges(padding)
 
 
 def _conv2d_last(x: Any, filters: Any, bias: Any = None, *, stride: int, padding: int) -> Any:
     edges = _named_edges(padding, filters.shape[0], stride)
     result = tf.nn.conv2d(x, filters, stride, edges)
     return result if bias is None else tf.nn.bias_add(result, bias)
+
+
+def _conv2d_spread(
+    x: Any, weight: Any, bias: Any, stride: int, padding: int, dilation: int = 1, groups: int = 1
+) -> Any:
+    """Convolve with dilation or in groups, of which oneDNN alone computes the gradients.
+
+    It does so in float32 and with named edges; others are made before.
+    """
+    del groups  # the channels of the filters tell
+    if x.dtype != tf.float32:
+        raise Unsupported(
+            "tf.nn.conv2d has a gradient with dilation or groups in float32 only on the CPU"
+        )
+    window = (weight.shape[-1] - 1) * dilation + 1
+    edges, images = _named_edges(padding, window, stride), _last(x)
+    if not isinstance(edges, str):
+        edges, images = "VALID", tf.pad(images, edges)
+    filters = tf.transpose(weight, (2, 3, 1, 0))
+    return _first(
+        tf.nn.bias_add(tf.nn.conv2d(images, filters, stride, edges, dilations=dilation), bias)
+    )
 
 
 def _conv2d_depthwise(
@@ -105,6 +129,13 @@ def _upsample_nearest2d(x: Any, factor: int) -> Any:
 def _gelu(x: Any) -> Any:
     """Apply gelu; in float64 by its formula, since TensorFlow's constant is a float32."""
     return tf.nn.gelu(x) if x.dtype == tf.float32 else x * (1 + tf.math.erf(x * 0.5**0.5)) / 2
+
+
+def _elu(x: Any, alpha: float) -> Any:
+    """Apply elu; by its formula where alpha, which TensorFlow's call lacks, is not 1."""
+    if alpha == 1:
+        return tf.nn.elu(x)
+    return tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, 0)))
 
 
 def _leaky_relu(x: Any, slope: float) -> Any:
@@ -206,25 +237,6 @@ def _sort(x: Any, descending: bool) -> Any:
     return tf.sort(x, direction="DESCENDING" if descending else "ASCENDING")
 
 
-def _momentum(p: Any, g: Any, v: Any, lr: float, momentum: float, nesterov: bool) -> Any:
-    v = momentum * v + g
-    return p - lr * (g + momentum * v if nesterov else v), v
-
-
-def _rmsprop(p: Any, g: Any, s: Any, lr: float, decay: float, eps: float) -> Any:
-    s = decay * s + (1 - decay) * g * g
-    return p - lr * g / (tf.sqrt(s) + eps), s
-
-
-def _adam(
-    p: Any, g: Any, m: Any, v: Any, lr: float, beta1: float, beta2: float, eps: float, decay: float
-) -> Any:
-    m = beta1 * m + (1 - beta1) * g
-    v = beta2 * v + (1 - beta2) * g * g
-    step = m / (1 - beta1) / (tf.sqrt(v / (1 - beta2)) + eps)
-    return p * (1 - lr * decay) - lr * step, m, v
-
-
 def _bernoulli(seed: Any, like: Any, p: float) -> Any:
     return tf.cast(tf.random.uniform(like.shape, dtype=like.dtype) < p, like.dtype)
 
@@ -288,7 +300,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "relu": tf.nn.relu,
     "gelu": _gelu,
     "silu": tf.nn.silu,
-    "elu": lambda x, alpha: tf.where(x > 0, x, alpha * tf.math.expm1(tf.minimum(x, 0))),
+    "elu": _elu,
     "leaky_relu": _leaky_relu,
     "softplus": tf.nn.softplus,
     "hardswish": lambda x: x * tf.nn.relu6(x + 3) / 6,
@@ -323,6 +335,8 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "conv2d_pointwise": _conv2d,
     "conv2d_wide": _conv2d,
     "conv2d_strided": _conv2d,
+    "conv2d_dilated": _conv2d_spread,
+    "conv2d_grouped": _conv2d_spread,
     "conv2d_depthwise": _conv2d_depthwise,
     "conv1d": _conv1d,
     "conv_transpose2d": _conv_transpose2d,
@@ -387,10 +401,10 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "random_normal": lambda seed, like: tf.random.normal(like.shape, dtype=like.dtype),
     "random_bernoulli": _bernoulli,
     # optimiser updates
-    "sgd": lambda p, g, lr, decay: p - lr * (g + decay * p),
-    "momentum": _momentum,
-    "rmsprop": _rmsprop,
-    "adam": _adam,
+    "sgd": updates.sgd,
+    "momentum": updates.momentum,
+    "rmsprop": partial(updates.rmsprop, tf.sqrt),
+    "adam": partial(updates.adam, tf.sqrt),
     # attention and recurrent cells
     "scaled_dot_product_attention": _attention,
     "multi_head_attention": _multi_head_attention,
@@ -424,16 +438,16 @@ def _linear_gelu(x: Any, weight: Any, bias: Any) -> Any:
 
 
 #: What there is of fused calls.
-FUSED_CALLS: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
-    "softmax_cross_entropy": ("tf.nn.sparse_softmax_cross_entropy_with_logits", _cross_entropy),
+FUSED_CALLS: Mapping[str, Fused] = {
+    "softmax_cross_entropy": Fused("tf.nn.sparse_softmax_cross_entropy_with_logits", _cross_entropy)
 }
 
 #: These, and forms that Grappler, which sees to all that tf.function traces, knows and replaces by
 #: fused kernels.
-FUSED: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
+FUSED: Mapping[str, Fused] = {
     **FUSED_CALLS,
-    "conv2d_relu": ("_FusedConv2D by Grappler in inference, else composed", None),
-    "conv2d_batch_norm_relu": ("_FusedBatchNormEx by Grappler, after the convolution", None),
-    "linear_relu": ("_FusedMatMul by Grappler", _linear_relu),
-    "linear_gelu": ("_FusedMatMul by Grappler in inference, else composed", _linear_gelu),
+    "conv2d_relu": Fused("_FusedConv2D by Grappler", phases=INFERENCE),
+    "conv2d_batch_norm_relu": Fused("_FusedBatchNormEx by Grappler, after the convolution"),
+    "linear_relu": Fused("_FusedMatMul by Grappler", _linear_relu),
+    "linear_gelu": Fused("_FusedMatMul by Grappler", _linear_gelu, INFERENCE),
 }

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from tapegrad.worker.operators import INFERENCE, Fused
+
 
 def _max_pool2d(x: Any, kernel: int, stride: int, padding: int) -> Any:
     return F.max_pool2d(x, kernel, stride, padding)
@@ -244,8 +246,8 @@ def _add_relu(x: Any, y: Any) -> Any:
 
 
 #: What there is of fused calls, all for inference in float32 on the CPU only.
-FUSED: Mapping[str, tuple[str, Callable[..., Any] | None]] = {
-    name: (f"{call} in inference, else composed", function)
+FUSED: Mapping[str, Fused] = {
+    name: Fused(call, function, INFERENCE)
     for name, call, function in (
         ("conv2d_relu", "torch.ops.mkldnn._convolution_pointwise", _conv2d_relu),
         ("linear_relu", "torch.ops.mkldnn._linear_pointwise", _linear_relu),

@@ -4,6 +4,8 @@ A recorded event is a call; calls within it are its children. The events at the 
 model asked for, and the nodes that the autograd engine ran. Ranges that a user named are looked
 through. A node carries the sequence number that was current when its operator began; operators
 that made no node leave the number to the next one, so a node belongs to the last that had it.
+Operators within a node that have numbers of their own are a checkpoint's, done once more: their
+time is that of the operators that they repeat, in the backward pass.
 
 On a GPU the time of an operator is that of its kernels, and what the processor did meanwhile is not
 counted.
@@ -27,11 +29,13 @@ NODE = "autograd::engine::evaluate_function: "
 ACCUMULATE = "torch::autograd::AccumulateGrad"
 #: Of `at::RecordScope`: ranges that somebody named.
 USER_SCOPE = 7
+#: And plain calls.
+FUNCTION_SCOPE = 0
 #: The profiler's own work and calls of the CUDA runtime, which are no operators.
 NOT_OPERATORS = ("cuda", "cu", "Activity Buffer", "ProfilerStep", "[")
 
 
-@dataclass
+@dataclass(eq=False)
 class Operator:
     """One operator at the top of the tree, or several nodes of the engine that are nobody's."""
 
@@ -100,10 +104,10 @@ def _steps(events: list[Any], device: str) -> list[Step]:
         index = bisect_right(starts, top.event.time_range.start) - 1
         if index < 0 or top.event.time_range.start > marks[index].time_range.end:
             continue
-        count = 1 + sum(1 for _ in _below(top.event))
+        count = _count(top.event)
         steps[index].events += count
         if top.event.name.startswith(NODE):
-            _add_node(steps[index], owners, top.event, seconds(top.event), count)
+            _add_node(steps[index], owners, top.event, seconds)
         else:
             operator = Operator(top.event.name, seconds(top.event), call=top.call)
             operator.forward_events = _inside(count)
@@ -115,15 +119,44 @@ def _steps(events: list[Any], device: str) -> list[Step]:
 
 
 def _add_node(
-    step: Step, owners: dict[int, Operator], event: Any, seconds: float, count: int
+    step: Step, owners: dict[int, Operator], event: Any, seconds: Callable[[Any], float]
 ) -> None:
-    """Give a node's time to the operator that made it."""
+    """Give a node's time to the operator that made it, and what a checkpoint repeats in it back."""
     name = event.name.removeprefix(NODE)
     owner = owners.get(event.sequence_nr)
     if owner is None:
         owner = step.unlinked.setdefault(name, Operator(name))
-    owner.backward += seconds
-    owner.backward_events += _inside(count)
+    owner.backward += seconds(event)
+    owner.backward_events += _inside(_count(event))
+    repeated = list(_repeated(event))
+    for original, again in zip(_originals(step, owner, repeated), repeated, strict=False):
+        for operator, sign in ((owner, -1), (original, 1)):
+            operator.backward += sign * seconds(again)
+            operator.backward_events += sign * _inside(_count(again))
+
+
+def _repeated(event: Any) -> Iterator[Any]:
+    """Yield what a checkpoint does once more: it is recorded for differentiation, within a node."""
+    for child in event.cpu_children:
+        if child.scope == FUNCTION_SCOPE and child.sequence_nr >= 0:
+            yield child
+        else:
+            yield from _repeated(child)
+
+
+def _originals(step: Step, owner: Operator, repeated: list[Any]) -> list[Operator]:
+    """Find the operators in a row that were done once more: they begin no later than the owner.
+
+    None, where there are no such: then the time stays with the node.
+    """
+    if not repeated or owner not in step.operators:
+        return []
+    names, count = [event.name for event in repeated], len(repeated)
+    for start in range(step.operators.index(owner), -1, -1):
+        found = step.operators[start : start + count]
+        if [operator.name for operator in found] == names:
+            return found
+    return []
 
 
 def _inside(count: int) -> float:
@@ -148,6 +181,10 @@ def _opened(event: Any, call: int | None) -> Iterator[_Top]:
         call = int(event.name.removeprefix(CALL))
     for child in event.cpu_children:
         yield from _opened(child, call)
+
+
+def _count(event: Any) -> int:
+    return 1 + sum(1 for _ in _below(event))
 
 
 def _below(event: Any) -> Iterator[Any]:

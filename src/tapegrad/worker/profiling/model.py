@@ -47,10 +47,16 @@ class Model:
 
     @property
     def modules(self) -> Mapping[str, Any]:
-        """Return the modules by their path; the model itself has none."""
+        """Return the modules by their path; the model itself has none.
+
+        One that is in several places has all of their paths: a call does not tell by which it came.
+        """
         if not isinstance(self.call, torch.nn.Module):
             return {}
-        return {path: module for path, module in self.call.named_modules() if path}
+        paths: dict[Any, list[str]] = {}
+        for path, module in self.call.named_modules(remove_duplicate=False):
+            paths.setdefault(module, []).append(path)
+        return {" = ".join(found): module for module, found in paths.items() if "" not in found}
 
     def reset(self) -> None:
         """Forget the gradients of the step before; outside the clock."""

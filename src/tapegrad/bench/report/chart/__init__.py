@@ -1,4 +1,4 @@
-"""Charts of a run as one PNG: times over sizes as lines, times of single sizes as bars."""
+"""Charts of a run as one PNG: times over sizes as lines, times of single sizes as dots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.figure import SubFigure
 
 from tapegrad.bench.errors import BenchError
-from tapegrad.bench.report.chart import bars, dots, graphs, sizes
+from tapegrad.bench.report.chart import dots, fused, graphs, groups, sizes
 from tapegrad.bench.report.chart.graphs import Paint
 from tapegrad.bench.report.chart.style import COLOURS, DPI, GRID, INK, PALE, WIDTH, spread_out
 from tapegrad.bench.report.figures import Report, Row, Section, report_on
@@ -22,7 +22,7 @@ __all__ = ["COLOURS", "DPI", "GRID", "INK", "PALE", "draw", "spread_out"]
 
 #: Inches that the head takes.
 HEAD = 0.5
-#: More cases than this have dots in place of bars.
+#: More cases than this have a line each, not one for each framework.
 MANY = 24
 
 
@@ -48,13 +48,14 @@ def draw(results: Results, path: str | Path) -> None:
 def _parts(report: Report) -> Iterator[tuple[float, Paint]]:
     """Yield what there is to draw, with its height in inches."""
     yield from graphs.parts(report)
+    yield from fused.parts(report)
     modules = [section for section in report.sections if section.kind == "modules"]
     yield from _over_sizes(report, modules, {each.title: each.rows for each in modules})
     for section in report.sections:
         if section.kind == "operators":
             yield from _over_sizes(report, [section], _by_operator(section))
         elif section.kind != "modules":
-            yield from _as_bars(report, section)
+            yield from _as_dots(report, section)
 
 
 def _over_sizes(
@@ -67,16 +68,16 @@ def _over_sizes(
         yield sizes.height(len(drawn)), partial(sizes.paint, report, drawn)
         return
     for section in sections:
-        yield from _as_bars(report, section)
+        yield from _as_dots(report, section)
 
 
-def _as_bars(report: Report, section: Section) -> Iterator[tuple[float, Paint]]:
-    """Draw bars, or dots where there are too many cases for them."""
+def _as_dots(report: Report, section: Section) -> Iterator[tuple[float, Paint]]:
+    """Draw groups of dots, or one line a case where there are too many."""
     cases = {row.case for row in section.rows if any(figure.time for figure in row.figures)}
     if len(cases) > MANY:
         yield dots.height(section), partial(dots.paint, report, section)
     elif cases:
-        yield bars.height(section), partial(bars.paint, report, section)
+        yield groups.height(section), partial(groups.paint, report, section)
 
 
 def _by_operator(section: Section) -> dict[str, list[Row]]:

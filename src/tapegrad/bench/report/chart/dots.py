@@ -1,6 +1,6 @@
 """Charts of many cases: a line for each, with a dot for each framework, and a panel for each phase.
 
-Bars take as much room as there are frameworks; dots take one line a case.
+Groups take as much room as there are frameworks; these take one line a case.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import textwrap
 
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
+from matplotlib.lines import Line2D
 
 from tapegrad.bench.report.chart.style import (
     DPI,
@@ -68,7 +69,7 @@ def paint(report: Report, section: Section, area: SubFigure) -> None:
     labels = [textwrap.shorten(name, LABEL, placeholder=" …") for name in names]
     axes[0].set_yticks(range(len(names)), labels, fontsize=6.5)
     axes[0].set_ylim(len(names) - 0.4, -0.6)
-    _legend(area, report, section, inches)
+    legend(area, report, section.contenders, (NAMES - 0.15) / WIDTH, 1 - 0.05 / inches)
 
 
 def _names(section: Section) -> list[str]:
@@ -129,22 +130,24 @@ def _freer_at_left(axis: Axes, times: list[float]) -> bool:
     return not times or min(times) / low > high / max(times)
 
 
-def _legend(area: SubFigure, report: Report, section: Section, inches: float) -> None:
-    names = report.contenders
-    for name in section.contenders:
-        area.axes[0].plot(
+def legend(area: SubFigure, report: Report, names: list[str], x: float, y: float) -> None:
+    """Say at a place which dots are whose."""
+    handles = [
+        Line2D(
             [],
             [],
-            color=colour_of(names, name),
-            marker=marker_of(names, name),
+            color=colour_of(report.contenders, name),
+            marker=marker_of(report.contenders, name),
             linestyle="none",
             label=name,
         )
+        for name in names
+    ]
     area.legend(
-        *area.axes[0].get_legend_handles_labels(),
+        handles=handles,
         loc="upper left",
-        bbox_to_anchor=((NAMES - 0.15) / WIDTH, 1 - 0.05 / inches),
-        ncols=len(section.contenders),
+        bbox_to_anchor=(x, y),
+        ncols=len(names),
         frameon=False,
         fontsize=9,
         handletextpad=0.2,

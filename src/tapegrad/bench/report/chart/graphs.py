@@ -1,4 +1,4 @@
-"""Charts of scalar graphs: lines over their size, or bars where there is one size."""
+"""Charts of scalar graphs: lines over their size, or dots where there is one size."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _painter(
 
 
 def _ranking(axis: Axes, report: Report, lines: dict[str, Line]) -> None:
-    """Draw graphs of one size as bars, the fastest on top."""
+    """Draw graphs of one size as dots, the fastest on top."""
     times = {name: points[-1][1] for name, points in lines.items()}
     names = sorted(times, key=lambda name: times[name])
     axis.set_xscale("log")
@@ -110,8 +110,10 @@ def _ranking(axis: Axes, report: Report, lines: dict[str, Line]) -> None:
         axis.set_xlim(low, times[names[-1]] * (times[names[-1]] / low) ** 0.15)
         for position, name in enumerate(names):
             time, colour = times[name], colour_of(report.contenders, name)
-            axis.barh(position, time - low, left=low, height=0.78, color=colour, zorder=2)
-            aside(axis, time, position, seconds(time), INK)
+            marker = marker_of(report.contenders, name)
+            axis.plot(time, position, color=colour, marker=marker, markersize=6.5)
+            axis.axhline(position, color=GRID, linewidth=0.7, zorder=0)
+            aside(axis, time, position, f" {seconds(time)}", INK)
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_ylim(len(names) - 0.4, -0.6)
     dress(axis)

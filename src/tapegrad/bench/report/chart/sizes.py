@@ -49,6 +49,8 @@ FEW = 6
 LARGE, SMALL, ABOVE, BELOW = 3.2, 1.66, 0.85, 0.5
 #: Characters of a title in a line.
 TITLE = 24
+#: Inches of a character of a line's name, of the way to it, and of the numbers beside an axis.
+CHARACTER, ARROW, NUMBERS = 0.066, 0.3, 0.85
 
 
 @dataclass(frozen=True)
@@ -115,12 +117,14 @@ def paint(report: Report, drawn: list[Panel], area: SubFigure) -> None:
     rows = math.ceil(len(drawn) / columns)
     inches = float(area.bbox.height) / DPI
     axes = area.subplots(rows, columns, squeeze=False).flat
+    names = _room_for_names(drawn) if few else 0.2
+    panel = (WIDTH - (NUMBERS + names) * columns) / columns
     area.subplots_adjust(
-        left=(0.95 if few else 0.7) / WIDTH,
-        right=1 - (1.75 if few else 0.2) / WIDTH,
+        left=(NUMBERS if few else 0.7) / WIDTH,
+        right=1 - names / WIDTH,
         bottom=BELOW / inches,
         top=1 - (0.35 if few else ABOVE + 0.2) / inches,
-        wspace=0.72 if few else 0.42,
+        wspace=(NUMBERS + names) / panel if few else 0.42,
         hspace=0.34 if few else 0.62,
     )
     for index, axis in enumerate(axes):
@@ -134,6 +138,12 @@ def paint(report: Report, drawn: list[Panel], area: SubFigure) -> None:
             axis.set_xlabel("numbers in all inputs", fontsize=9, color=INK)
     if not few:
         _legend(area, report, drawn, inches)
+
+
+def _room_for_names(drawn: list[Panel]) -> float:
+    """Return the inches that the longest name of a line takes."""
+    lengths = [len(f"{name} {phase}") for panel in drawn for name, phase in panel.lines]
+    return ARROW + CHARACTER * max(lengths, default=0)
 
 
 def _draw(axis: Axes, report: Report, panel: Panel, few: bool) -> None:

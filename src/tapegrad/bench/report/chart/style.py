@@ -121,6 +121,7 @@ def name_lines(
             color=colours[name],
             arrowprops={
                 "arrowstyle": "-",
+                "relpos": (0.0, 0.5),  # to where the name begins, not through others to its middle
                 "color": colours[name],
                 "linestyle": (0, (1, 2)),
                 "linewidth": 0.9,

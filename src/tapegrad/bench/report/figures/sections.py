@@ -88,10 +88,10 @@ def _means(rows: Iterable[Row]) -> Iterator[Mean]:
             if figure.ratio is not None:
                 ratios[row.phase, figure.framework].append(figure.ratio)
     for (phase, framework), members in ratios.items():
-        yield Mean(framework, phase, *_geometric_mean(members), cases=len(members))
+        yield geometric_mean(framework, phase, members)
 
 
-def _geometric_mean(ratios: list[Ratio]) -> tuple[float, float | None, float | None]:
+def geometric_mean(framework: str, phase: str, ratios: list[Ratio]) -> Mean:
     """Return the mean with its interval; errors of different cases are independent."""
     centre = math.fsum(math.log(ratio.value) for ratio in ratios) / len(ratios)
     widths = [
@@ -100,6 +100,7 @@ def _geometric_mean(ratios: list[Ratio]) -> tuple[float, float | None, float | N
         if ratio.low is not None and ratio.high is not None
     ]
     if len(widths) < len(ratios):
-        return math.exp(centre), None, None
+        return Mean(framework, phase, math.exp(centre), None, None, len(ratios))
     reach = math.hypot(*widths) / len(ratios)
-    return math.exp(centre), math.exp(centre - reach), math.exp(centre + reach)
+    ends = math.exp(centre - reach), math.exp(centre + reach)
+    return Mean(framework, phase, math.exp(centre), *ends, len(ratios))

@@ -31,6 +31,8 @@ WINNERS = (
     "and it is more than 3 % away. No bold: undecided, or too close to matter."
 )
 NOTHING = Entry("none", "muted")
+#: In the row of means, where columns of times hold ratios too.
+AS_TOTAL = Entry("as in Total", "muted")
 NOT_PUBLISHED = Entry("not published", "muted")
 
 
@@ -136,9 +138,8 @@ def _overall(section: Section, phases: list[str], measured: bool) -> Iterator[Li
         found = [means.get((name, phase)) for phase in phases]
         entries = [Entry("overall"), Entry(f"{name} against {section.reference}")]
         entries += [mean_entry(mean) if mean else NOTHING for mean in found]
-        total = means.get((name, TOTAL))
         if TOTAL in phases:
-            entries.append(mean_entry(total) if total else NOTHING)
+            entries.append(AS_TOTAL)
         yield Line((*entries, *[NOTHING] * (2 * measured)))
 
 

@@ -1,4 +1,7 @@
-"""Charts of cases as groups of bars, with a panel for each phase."""
+"""Charts of cases as groups of dots, a line for each framework, with a panel for each phase.
+
+The axis of times is logarithmic and has no zero, so that the length of a bar would mean nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,15 @@ from tapegrad.bench.report.chart.style import (
     colour_of,
     dress,
     few_ticks,
+    marker_of,
     time_axis,
 )
 from tapegrad.bench.report.figures import Figure, Report, Row, Section
 from tapegrad.bench.results import in_order
 from tapegrad.bench.units import seconds
 
-#: Inches for one bar, and around a case and a panel.
-BAR = 0.19
+#: Inches for one dot, and around a case and a panel.
+LINE = 0.19
 BETWEEN = 0.14
 AROUND = 1.5
 #: Characters of a case's name in a line.
@@ -38,14 +42,13 @@ LEFT = 0.235
 
 def height(section: Section) -> float:
     """Return the inches that a section takes."""
-    return len(_timed(section)) * (BAR * len(section.contenders) + BETWEEN) + AROUND
+    return len(_timed(section)) * (LINE * len(section.contenders) + BETWEEN) + AROUND
 
 
 def paint(report: Report, section: Section, area: SubFigure) -> None:
-    """Draw a panel for each phase, with a group of bars for each case."""
+    """Draw a panel for each phase, with a group of dots for each case."""
     names = _timed(section)
     rows = [row for row in section.rows if row.name in names]
-    painted = {name: colour_of(report.contenders, name) for name in section.contenders}
     phases = list(in_order(row.phase for row in rows if any(f.time for f in row.figures)))
     inches = float(area.bbox.height) / DPI
     axes = area.subplots(1, len(phases), sharey=True, squeeze=False)[0]
@@ -54,14 +57,14 @@ def paint(report: Report, section: Section, area: SubFigure) -> None:
     )
     limits = _limits(rows)
     for axis, phase in zip(axes, phases, strict=True):
-        _panel(axis, painted, {row.name: row for row in rows if row.phase == phase}, names, limits)
+        _panel(axis, report, section, [row for row in rows if row.phase == phase], limits)
         title = "total" if section.kind != "operators" and phase == "step" else TITLES.get(phase)
         axis.set_title(title or phase, fontsize=10.5, color=INK, loc="left", pad=6)
-    step = _step(painted)
+    step = _step(section)
     places = [index * step for index in range(len(names))]
     axes[0].set_yticks(places, [_broken(name) for name in names], fontsize=8)
     axes[0].set_ylim(len(names) * step - step / 2, -step / 2)
-    handles, shown = _legend(axes, painted)
+    handles, shown = _legend(axes, section)
     area.legend(
         handles,
         shown,
@@ -81,41 +84,38 @@ def _timed(section: Section) -> list[str]:
     return list(dict.fromkeys(timed))
 
 
-def _step(colours: dict[str, str]) -> float:
-    """Return the room of a case, in bars."""
-    return len(colours) + BETWEEN / BAR
+def _step(section: Section) -> float:
+    """Return the room of a case, in lines."""
+    return len(section.contenders) + BETWEEN / LINE
 
 
-def _legend(axes: Any, colours: dict[str, str]) -> tuple[list[Any], list[str]]:
+def _legend(axes: Any, section: Section) -> tuple[list[Any], list[str]]:
     found: dict[str, Any] = {}
     for axis in axes:
         handles, names = axis.get_legend_handles_labels()
         found |= dict(zip(names, handles, strict=True))
-    named = [name for name in colours if name in found]
+    named = [name for name in section.contenders if name in found]
     return [found[name] for name in named], named
 
 
 def _limits(rows: list[Row]) -> tuple[float, float]:
-    """Return the ends of the time axis, with room for what is written beside the bars."""
+    """Return the ends of the time axis, with room for what is written beside the dots."""
     times = [figure.time.time for row in rows for figure in row.figures if figure.time]
     low = 10 ** math.floor(math.log10(min(times) * 0.7))
     return low, max(times) * (max(times) / low) ** 0.28
 
 
 def _panel(
-    axis: Axes,
-    colours: dict[str, str],
-    rows: dict[str, Row],
-    names: list[str],
-    limits: tuple[float, float],
+    axis: Axes, report: Report, section: Section, rows: list[Row], limits: tuple[float, float]
 ) -> None:
     axis.set_xscale("log")
     axis.set_xlim(*limits)
-    step, middle = _step(colours), (len(colours) - 1) / 2
-    for index, name in enumerate(names):
-        figures = rows[name].figures if name in rows else []
+    step, middle = _step(section), (len(section.contenders) - 1) / 2
+    by_name = {row.name: row.figures for row in rows}
+    for index, name in enumerate(_timed(section)):
+        figures = by_name.get(name, [])
         for offset, figure in enumerate(figures):
-            _bar(axis, index * step + offset - middle, figure, colours[figure.framework])
+            _dot(axis, report, index * step + offset - middle, figure)
         if index:
             axis.axhline(index * step - step / 2, color=GRID, linewidth=0.7, zorder=0)
         if not figures:
@@ -127,21 +127,29 @@ def _panel(
     axis.tick_params(axis="y", length=0)
 
 
-def _bar(axis: Axes, position: float, figure: Figure, colour: str) -> None:
-    """Draw a bar with its time, or write the word that stands in place of it."""
+def _dot(axis: Axes, report: Report, position: float, figure: Figure) -> None:
+    """Draw a dot with its time, or write the word that stands in place of it."""
     low = axis.get_xlim()[0]
+    colour = colour_of(report.contenders, figure.framework)
     if figure.time is None:
         aside(axis, low, position, f"{figure.framework}: {figure.verdict}", colour)
         return
     time = figure.time.time
-    axis.barh(
-        position, time - low, left=low, height=0.82, color=colour, label=figure.framework, zorder=2
+    axis.plot(
+        time,
+        position,
+        color=colour,
+        marker=marker_of(report.contenders, figure.framework),
+        markersize=6,
+        linestyle="none",
+        label=figure.framework,
+        zorder=2,
     )
     end = time
     if figure.time.low is not None and figure.time.high is not None:
         end = min(figure.time.high, axis.get_xlim()[1])
         axis.hlines(position, figure.time.low, end, color=INK, linewidth=1.0, alpha=0.75, zorder=3)
-    aside(axis, max(end, time), position, seconds(time), INK)
+    aside(axis, max(end, time), position, f" {seconds(time)}", INK)
 
 
 def _broken(label: str) -> str:
