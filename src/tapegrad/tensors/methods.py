@@ -423,7 +423,7 @@ class _ToDevice(Op):
 
 _TO = _ToDevice(
     name="to_device",
-    function="",
+    function=None,
     doc="a copy on another device",
     rule=_to_kernel_rule,
     vjp=lambda node, g: g.to(node.attrs["device"]),

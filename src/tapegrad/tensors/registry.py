@@ -66,8 +66,8 @@ class Op:
     vjp: Callable[..., Any] | None
     cost: Callable[..., Cost]
     samples: Sequence[Sample]
-    #: The function of `tapegrad` that users call, if it has another name.
-    function: str = ""
+    #: The function of `tapegrad` that users call, if it has another name; None: there is none.
+    function: str | None = ""
     #: Its name among the bench's operators, "" if that has none.
     benchmark: str = ""
     #: Operands and results that the gradient looks at.

@@ -71,6 +71,7 @@ _ATTENTION = define(
         Sample((1, 2, 4, 3), (1, 2, 4, 3), (1, 2, 4, 3), is_causal=True),
         Sample((1, 2, 4, 3), (1, 2, 5, 3), (1, 2, 5, 3), (4, 5), scale=0.3),
     ],
+    benchmark="scaled_dot_product_attention",
 )
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 _GEOMETRY = ("stride", "padding", "dilation", "groups")
+_STRIDED = {"stride": (2, 1), "padding": (1, 0), "dilation": (1, 1), "groups": 1}
 
 
 def _geometry(node: Node) -> dict[str, Any]:
@@ -93,7 +94,7 @@ _CONV2D = define(
 )
 _INPUT_GRAD = define(
     name="conv2d_input_grad",
-    function="",
+    function=None,
     doc="the gradient of a convolution by its image",
     rule=lambda g, weight, shape, **_: shape,
     vjp=lambda node, u: (
@@ -104,11 +105,11 @@ _INPUT_GRAD = define(
     ),
     saves=(0, 1),
     cost=lambda g, weight, **_: Cost(2 * g.numel() * weight.numel() // weight.shape[0], g.nbytes),
-    samples=[],
+    samples=[Sample((2, 4, 3, 3), (4, 3, 3, 3), shape=(2, 3, 6, 5), **_STRIDED)],
 )
 _WEIGHT_GRAD = define(
     name="conv2d_weight_grad",
-    function="",
+    function=None,
     doc="the gradient of a convolution by its weight",
     rule=lambda g, x, shape, **_: shape,
     vjp=lambda node, u: (
@@ -119,7 +120,7 @@ _WEIGHT_GRAD = define(
     ),
     saves=(0, 1),
     cost=lambda g, x, shape, **_: Cost(2 * g.numel() * shape[1] * shape[2] * shape[3], g.nbytes),
-    samples=[],
+    samples=[Sample((2, 4, 3, 3), (2, 3, 6, 5), shape=(4, 3, 3, 3), **_STRIDED)],
 )
 
 

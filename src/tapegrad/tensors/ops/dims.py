@@ -61,3 +61,15 @@ def pair(op: str, name: str, given: Any, least: int = 0) -> tuple[int, int]:
             f"got {given!r}"
         )
     return listed[0], listed[1]
+
+
+def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that several have in common: sizes are equal, 1 or missing."""
+    ndim = max(len(shape) for shape in shapes)
+    out = [1] * ndim
+    for shape in shapes:
+        for d, size in enumerate(shape, ndim - len(shape)):
+            if size != 1 and out[d] not in (1, size):
+                raise ShapeError(f"{op}: shapes {' and '.join(map(str, shapes))} do not broadcast")
+            out[d] = size if size != 1 else out[d]
+    return tuple(out)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
@@ -10,16 +11,60 @@ from tapegrad.errors import DTypeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.fused import Elementwise, elementwise
-from tapegrad.tensors.registry import REGISTRY, Draw, Sample, define, moved
+from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.registry import REGISTRY, Cost, Draw, Sample, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
+#: From where tests draw the first operand, by the table's domains.
+_DOMAINS = {
+    "real": (-2.0, 2.0),
+    "positive": (0.2, 2.0),
+    "above_minus_one": (-0.8, 2.0),
+    "unit": (-0.9, 0.9),
+}
+#: The table's operations that the bench has, too.
+_BENCHED = (
+    *("exp", "log", "sqrt", "sin", "tanh", "sigmoid", "erf", "abs", "square"),
+    *("add", "sub", "mul", "div", "maximum", "pow", "relu", "gelu"),
+)
+
+
+class TableOp(Elementwise):
+    """A line of the scalar op table as a record of this one."""
+
+    results = differentiable = 1
+    orders = 2
+
+    def __init__(self, line: Mapping[str, Any]) -> None:
+        super().__init__(str(line["name"]), int(line["arity"]), str(line["doc"]))
+        self.function = None if self.name == "masked_mul" else self.name
+        self.benchmark = self.name if self.name in _BENCHED else ""
+        low, high = _DOMAINS[str(line["domain"])]
+        shapes: list[list[tuple[int, ...]]] = [[(3, 4)], [()], [(0, 2)], [(1,)]]
+        if self.arity == 2:
+            shapes = [[(3, 4), (3, 4)], [(3, 4), (4,)], [(2, 1, 3), (4, 1)], [(), (3,)]]
+        self.samples = [
+            Sample(Draw(first, low, high), *others) for first, *others in shapes
+        ]
+
+    def rule(self, *operands: Tensor) -> tuple[int, ...]:
+        """Return the shape of the result; the kernels check it."""
+        return _dims.broadcast(self.name, *[x.shape for x in operands])
+
+    def cost(self, *operands: Tensor) -> Cost:
+        """Return the bytes of operands and result; and one operation per element."""
+        shape = self.rule(*operands)
+        return moved(*[x.shape for x in operands], shape, flops=math.prod(shape))
+
+
 #: The table's operations by name.
 TABLE: dict[str, Elementwise] = {}
-for _record in _core.op_table():
-    _name, _arity = str(_record["name"]), int(str(_record["arity"]))
-    TABLE[_name] = REGISTRY[_name] = Elementwise(_name, _arity, str(_record["doc"]))
+for _line in _core.op_table():
+    _op = TableOp(_line)
+    TABLE[_op.name] = REGISTRY[_op.name] = _op
 
 
 def _unary(name: str) -> Callable[[Tensor], Tensor]:
@@ -100,11 +145,19 @@ def where(condition: Tensor, a: Any, b: Any) -> Tensor:
     return found
 
 
+@composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))
 def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Return x with `value` where the mask holds."""
     return where(mask, value, x)
 
 
+@composite(
+    Sample((3, 4), min=-0.5),
+    Sample((3, 4), max=0.4),
+    Sample((3, 4), min=-0.5, max=0.4),
+    Sample((3, 4), (4,), (3, 1)),
+    benchmark="clip",
+)
 def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
     if min is None and max is None:
@@ -116,41 +169,49 @@ def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return x
 
 
+@composite(Sample(Draw((3, 4), 0.3, 2)))
 def reciprocal(x: Tensor) -> Tensor:
     """Return 1 / x."""
     return div(1.0, x)
 
 
+@composite(Sample(Draw((3, 4), 0.3, 2)), benchmark="rsqrt")
 def rsqrt(x: Tensor) -> Tensor:
     """Return 1 / sqrt(x)."""
     return div(1.0, sqrt(x))
 
 
+@composite(Sample(Draw((3, 4), 0, 2, "bool")), Sample(Draw((3, 4), 0, 3, "int64")))
 def logical_not(x: Tensor) -> Tensor:
     """Return whether each element is 0."""
     return eq(x, 0)
 
 
+@composite(Sample(Draw((3, 4), 0, 2, "bool"), Draw((4,), 0, 2, "bool")))
 def logical_and(a: Tensor, b: Tensor) -> Tensor:
     """Return whether both elements are not 0."""
     return mul(ne(a, 0), ne(b, 0))
 
 
+@composite(Sample(Draw((3, 4), 0, 2, "bool"), Draw((4,), 0, 2, "bool")))
 def logical_or(a: Tensor, b: Tensor) -> Tensor:
     """Return whether one of both elements is not 0."""
     return maximum(ne(a, 0), ne(b, 0))
 
 
+@composite(Sample((3, 4)))
 def isnan(x: Tensor) -> Tensor:
     """Return which elements are NaN."""
     return ne(x, x)
 
 
+@composite(Sample((3, 4)))
 def isinf(x: Tensor) -> Tensor:
     """Return which elements are infinite."""
     return eq(abs(x), float("inf"))
 
 
+@composite(Sample((3, 4)))
 def isfinite(x: Tensor) -> Tensor:
     """Return which elements are neither infinite nor NaN."""
     return lt(abs(x), float("inf"))
@@ -184,12 +245,14 @@ def _scaled_softplus(x: Any, beta: Any, threshold: Any) -> Any:
     return f.where(f.gt(beta * x, threshold), x, f.softplus(beta * x) / beta)
 
 
+@composite(Sample((3, 4)), Sample(()), benchmark="silu")
 def silu(x: Tensor) -> Tensor:
     """Return x * sigmoid(x)."""
     found: Tensor = _silu(x)
     return found
 
 
+@composite(Sample((3, 4), approximate="tanh"), Sample((3, 4), approximate="none"))
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """Return x times the normal distribution of x, or its approximation by tanh."""
     if approximate not in ("none", "tanh"):
@@ -198,18 +261,23 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return found
 
 
+@composite(Sample((3, 4)), Sample((3, 4), negative_slope=0.2), benchmark="leaky_relu")
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """Return x, or negative_slope * x below 0."""
     found: Tensor = _sloped_relu(x, negative_slope)
     return found
 
 
+@composite(Sample((3, 4)), Sample((3, 4), alpha=0.5), benchmark="elu")
 def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     """Return x, or alpha * (exp(x) - 1) below 0."""
     found: Tensor = _elu(x, alpha)
     return found
 
 
+@composite(
+    Sample((3, 4)), Sample((3, 4), beta=2.0), Sample((3, 4), threshold=0.5), benchmark="softplus"
+)
 def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """Return log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
     found: Tensor = _scaled_softplus(x, beta, threshold)

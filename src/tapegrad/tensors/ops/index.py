@@ -11,6 +11,7 @@ from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.shape import view_of
 from tapegrad.tensors.registry import Draw, Sample, define, moved
 
@@ -24,41 +25,45 @@ def _cost(x: Tensor, *_: Any, **attrs: Any) -> Any:
 
 # ---- x[...] ---------------------------------------------------------------------------------------
 
+_SLICES = (slice(None, None, 2), slice(1, 3))
+_PLACES = (np.array([[0, 2], [2, 0]]), slice(1, None))
+
 _SLICE = define(
     name="slice",
-    function="",
+    function=None,
     doc="x[...] by slices and whole numbers: a view",
     rule=lambda x, index: None,
     vjp=lambda node, g: _UNSLICE(g, index=node.attrs["index"], shape=node.shapes[0]),
     cost=_cost,
-    samples=[],
+    samples=[Sample((3, 4), index=_SLICES), Sample((3,), index=(None, 1))],
+    benchmark="slice",
 )
 _UNSLICE = define(
     name="unslice",
-    function="",
+    function=None,
     doc="zeros with x in the place of a slice",
     rule=lambda x, index, shape: shape,
     vjp=lambda node, g: view_of(_SLICE, g, index=node.attrs["index"]),
     cost=_cost,
-    samples=[],
+    samples=[Sample((2, 2), index=_SLICES, shape=(3, 4))],
 )
 _TAKE = define(
     name="take",
-    function="",
+    function=None,
     doc="x[...] by lists of indices or masks: a copy",
     rule=lambda x, index: None,
     vjp=lambda node, g: _PUT_ADD(g, index=node.attrs["index"], shape=node.shapes[0]),
     cost=_cost,
-    samples=[],
+    samples=[Sample((3, 4), index=_PLACES)],
 )
 _PUT_ADD = define(
     name="put_add",
-    function="",
+    function=None,
     doc="zeros with x added in the places of lists of indices",
     rule=lambda x, index, shape: shape,
     vjp=lambda node, g: _TAKE(g, index=node.attrs["index"]),
     cost=_cost,
-    samples=[],
+    samples=[Sample((2, 2, 3), index=_PLACES, shape=(3, 4))],
 )
 
 
@@ -138,12 +143,12 @@ def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
 
 _PLACE = define(
     name="place",
-    function="",
+    function=None,
     doc="a copy of x with y in the place of x[...]",
     rule=lambda x, y, index: x.shape,
     vjp=_place_vjp,
     cost=_cost,
-    samples=[],
+    samples=[Sample((3, 4), (2, 2), index=_SLICES), Sample((3, 4), (2, 1), index=_SLICES)],
 )
 
 # ---- along a dimension ----------------------------------------------------------------------------
@@ -174,6 +179,7 @@ _GATHER = define(
     saves=(1,),
     cost=_cost,
     samples=[Sample((3, 4), Draw((2, 4), 0, 3, "int64"), dim=0)],
+    benchmark="gather",
 )
 _SCATTER_ADD = define(
     name="scatter_add",
@@ -183,6 +189,7 @@ _SCATTER_ADD = define(
     saves=(1,),
     cost=_cost,
     samples=[Sample((3, 4), Draw((2, 4), 0, 3, "int64"), (2, 4), dim=0)],
+    benchmark="scatter_add",
 )
 
 
@@ -226,16 +233,17 @@ _INDEX_SELECT = define(
     saves=(1,),
     cost=_cost,
     samples=[Sample((3, 4), Draw((5,), 0, 3, "int64"), dim=0)],
+    benchmark="index_select",
 )
 _INDEX_ADD = define(
     name="index_add",
-    function="",
+    function=None,
     doc="zeros with slices added along a dimension, one per index",
     rule=lambda x, index, dim, size: None,
     vjp=lambda node, g: (index_select(g, node.attrs["dim"], node.inputs[1]), None),
     saves=(1,),
     cost=_cost,
-    samples=[],
+    samples=[Sample((5, 2), Draw((5,), 0, 3, "int64"), dim=0, size=3)],
 )
 
 
@@ -282,6 +290,7 @@ def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tens
     return found
 
 
+@composite(Sample(Draw((2, 3), 0, 5, "int64"), num_classes=5))
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """Return a 1 at the place of each index among `num_classes` zeros."""
     from tapegrad.tensors.creation import arange
@@ -292,11 +301,13 @@ def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     return (x.reshape((*x.shape, 1)) == classes).to("int64")
 
 
+@composite(Sample((3, 4)), Sample((2, 3, 3), diagonal=1))
 def tril(x: Tensor, diagonal: int = 0) -> Tensor:
     """Return x with zeros above a diagonal of the last two dimensions."""
     return _triangle(x, diagonal, below=True)
 
 
+@composite(Sample((3, 4)), Sample((2, 3, 3), diagonal=-1), benchmark="triu")
 def triu(x: Tensor, diagonal: int = 0) -> Tensor:
     """Return x with zeros below a diagonal of the last two dimensions."""
     return _triangle(x, diagonal, below=False)

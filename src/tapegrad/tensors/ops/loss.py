@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.index import gather
+from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.softmax import log_softmax
+from tapegrad.tensors.registry import Draw, Sample
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -28,6 +30,13 @@ def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
         raise ShapeError(f"{op}: expected a target of shape {x.shape}, got {target.shape}")
 
 
+@composite(
+    Sample((4, 3), Draw((4,), 0, 3, "int64")),
+    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2), ignore_index=1),
+    Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none"),
+    Sample((3,), Draw((), 0, 3, "int64"), reduction="sum"),
+    benchmark="nll_loss",
+)
 def nll_loss(
     x: Tensor,
     target: Tensor,
@@ -51,6 +60,23 @@ def nll_loss(
     return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
 
 
+@composite(
+    Sample((4, 3), Draw((4,), 0, 3, "int64")),
+    Sample((4, 3), Draw((4,), 0, 3, "int64"), label_smoothing=0.1),
+    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2), ignore_index=1),
+    Sample(
+        (4, 3),
+        Draw((4,), 0, 3, "int64"),
+        Draw((3,), 0.5, 2),
+        ignore_index=2,
+        label_smoothing=0.2,
+    ),
+    Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none", label_smoothing=0.2),
+    Sample((4, 3), Draw((4, 3), 0, 1)),
+    Sample((4, 3), Draw((4, 3), 0, 1), Draw((3,), 0.5, 2), label_smoothing=0.1, reduction="sum"),
+    Sample((3,), Draw((), 0, 3, "int64")),
+    benchmark="cross_entropy",
+)
 def cross_entropy(
     x: Tensor,
     target: Tensor,
@@ -116,12 +142,14 @@ def _soft(
     return _reduced(loss, reduction)
 
 
+@composite(Sample((3, 4), (3, 4)), Sample((3,), (3,), reduction="sum"), benchmark="mse_loss")
 def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Return the squares of the differences."""
     _same_shape("mse_loss", x, target)
     return _reduced(_e.square(x - target), reduction)
 
 
+@composite(Sample((3, 4), (3, 4)), Sample((3,), (3,), reduction="none"), benchmark="l1_loss")
 def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Return the absolute differences."""
     _same_shape("l1_loss", x, target)
@@ -135,6 +163,12 @@ def _bce_with_logits(x: Any, y: Any, positive: Any) -> Any:
     return (1 - y) * x + (1 + (positive - 1) * y) * softplus(-x)
 
 
+@composite(
+    Sample((3, 4), Draw((3, 4), 0, 1)),
+    Sample((3, 4), Draw((3, 4), 0, 1), Draw((4,), 0.5, 2), reduction="sum"),
+    Sample((3, 4), Draw((3, 4), 0, 1), weight=None, reduction="none"),
+    benchmark="bce_with_logits",
+)
 def binary_cross_entropy_with_logits(
     x: Tensor,
     target: Tensor,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
@@ -85,24 +87,14 @@ def _stacked(a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2 and a.ndim > 2:  # one matrix for all: a single product
         flat: Tensor = _MATMUL(a.reshape((-1, a.shape[-1])), b)
         return flat.reshape((*a.shape[:-1], b.shape[-1]))
-    batch = _broadcast("matmul", a.shape[:-2], b.shape[:-2])
+    batch = _dims.broadcast("matmul", a.shape[:-2], b.shape[:-2])
     found: Tensor = _MATMUL(
         a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:]))
     )
     return found
 
 
-def _broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
-    ndim = max(len(shape) for shape in shapes)
-    out = [1] * ndim
-    for shape in shapes:
-        for d, size in enumerate(shape, ndim - len(shape)):
-            if size != 1 and out[d] not in (1, size):
-                raise ShapeError(f"{op}: shapes {' and '.join(map(str, shapes))} do not broadcast")
-            out[d] = size if size != 1 else out[d]
-    return tuple(out)
-
-
+@composite(Sample((3, 4), (4, 5)))
 def mm(a: Tensor, b: Tensor) -> Tensor:
     """Return the product of two matrices."""
     if a.ndim != 2 or b.ndim != 2:
@@ -110,6 +102,7 @@ def mm(a: Tensor, b: Tensor) -> Tensor:
     return matmul(a, b)
 
 
+@composite(Sample((2, 3, 4), (2, 4, 5)), benchmark="bmm")
 def bmm(a: Tensor, b: Tensor) -> Tensor:
     """Return the products of two stacks of matrices."""
     if a.ndim != 3 or b.ndim != 3:
@@ -167,6 +160,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 # ---- einsum ---------------------------------------------------------------------------------------
 
 
+@composite(
+    Sample((2, 3, 4), (2, 4, 5), equation="bij,bjk->bik"),
+    Sample((3, 4), equation="ij->ji"),
+    Sample((3, 3), equation="ii"),
+    Sample((2, 3, 3), equation="...ii->...i"),
+    Sample((3,), (4,), equation="i,j"),
+    Sample((2, 3), (3, 4), (4,), equation="ij,jk,k->i"),
+    Sample((5, 1, 3, 4), (2, 4, 2), equation="...ij,...jk->...ik"),
+    Sample((2, 3), (2, 3), equation="ij,ij->"),
+    benchmark="einsum",
+)
 def einsum(equation: str, *operands: Any) -> Tensor:
     """Return sums of products by Einstein's convention, as "bij,bjk->bik".
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node, no_grad
 from tapegrad.tensors.ops import elementwise as _e
-from tapegrad.tensors.registry import Cost, Sample, define, raw
+from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.registry import Cost, Draw, Sample, define, raw
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -73,7 +74,7 @@ def _batch_vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
 
 _BATCH = define(
     name="batch_norm_train",
-    function="",
+    function=None,
     doc="x normalised over all but its channels; also mean, variance and 1 / std",
     rule=_batch_rule,
     vjp=_batch_vjp,
@@ -81,11 +82,16 @@ _BATCH = define(
     keeps=(1, 3),
     results=4,
     cost=_cost,
-    samples=[],
-    benchmark="batch_norm",
+    samples=[Sample((3, 2, 2, 2), (2,), (2,), eps=1e-5)],
 )
 
 
+@composite(
+    Sample((3, 2), running_mean=None, running_var=None, training=True),
+    Sample((3, 2, 2, 2), (2,), (2,), running_mean=None, running_var=None, training=True),
+    Sample((3, 2, 2), Draw((2,)), Draw((2,), 0.5, 2), (2,), (2,), eps=1e-3),
+    benchmark="batch_norm",
+)
 def batch_norm(
     x: Tensor,
     running_mean: Tensor | None,
@@ -181,6 +187,8 @@ _LAYER = define(
     samples=[
         Sample((3, 4), normalized_shape=(4,)),
         Sample((2, 3, 4), normalized_shape=(3, 4)),
+        Sample((2, 3, 4), (4,), (4,), normalized_shape=(4,), eps=1e-3),
+        Sample((3, 4), (3, 4), normalized_shape=(3, 4)),
     ],
     benchmark="layer_norm",
 )

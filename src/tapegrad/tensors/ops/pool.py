@@ -89,14 +89,24 @@ _AVERAGE = define(
 )
 _AVERAGE_BACK = define(
     name="avg_pool2d_backward",
-    function="",
+    function=None,
     doc="the gradient of avg_pool2d",
     rule=lambda g, shape, **_: shape,
     vjp=lambda node, u: _AVERAGE(
         u, **{name: value for name, value in node.attrs.items() if name != "shape"}
     ),
     cost=_cost,
-    samples=[],
+    samples=[
+        Sample(
+            (1, 2, 4, 3),
+            shape=(1, 2, 7, 5),
+            kernel=(3, 3),
+            stride=(2, 2),
+            padding=(1, 1),
+            ceil_mode=False,
+            count_include_pad=True,
+        )
+    ],
 )
 _ADAPTIVE = define(
     name="adaptive_avg_pool2d",
@@ -109,15 +119,16 @@ _ADAPTIVE = define(
         Sample((1, 2, 7, 5), output_size=(3, 2)),
         Sample((1, 2, 3, 3), output_size=7),
     ],
+    benchmark="adaptive_avg_pool2d",
 )
 _ADAPTIVE_BACK = define(
     name="adaptive_avg_pool2d_backward",
-    function="",
+    function=None,
     doc="the gradient of adaptive_avg_pool2d",
     rule=lambda g, shape: shape,
     vjp=lambda node, u: _ADAPTIVE(u, size=node.shapes[0][2:]),
     cost=_cost,
-    samples=[],
+    samples=[Sample((1, 2, 3, 2), shape=(1, 2, 7, 5))],
 )
 
 

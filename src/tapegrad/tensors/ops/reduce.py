@@ -10,6 +10,7 @@ from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ _PROD = define(
     saves=(0,),
     cost=_cost,
     samples=[Sample((3, 4)), Sample((3, 4), dim=0), Sample((2, 3), dim=1, keepdim=True)],
+    benchmark="prod",
 )
 
 
@@ -118,9 +120,9 @@ _AMAX, _AMIN = [
         keeps=(0,),
         cost=_cost,
         samples=_SAMPLES[:4],
-        benchmark=benchmark,
+        benchmark=name,
     )
-    for name, word, benchmark in (("amax", "largest", "max"), ("amin", "smallest", ""))
+    for name, word in (("amax", "largest"), ("amin", "smallest"))
 ]
 
 
@@ -160,6 +162,7 @@ _CUMSUM = define(
     vjp=_cumsum_vjp,
     cost=_cost,
     samples=[Sample((3, 4), dim=0), Sample((2, 3, 4), dim=-1), Sample((1,), dim=0)],
+    benchmark="cumsum",
 )
 _ANY, _ALL = [
     define(
@@ -188,6 +191,7 @@ def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) ->
     return found
 
 
+@composite(*_SAMPLES, benchmark="mean")
 def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the mean over dimensions, of all elements if none is named."""
     x = x if dtype is None else x.to(dtype)
@@ -205,6 +209,12 @@ def prod(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return found
 
 
+@composite(
+    *_SAMPLES[:4],
+    Sample((3, 4), dim=1, unbiased=False),
+    Sample((3, 4), dim=0, correction=2),
+    benchmark="var",
+)
 def var(
     x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
@@ -217,6 +227,7 @@ def var(
     return total / count if count > 0 else total * float("nan")
 
 
+@composite(*_SAMPLES[:4], Sample((3, 4), dim=1, correction=0))
 def std(
     x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
 ) -> Tensor:
@@ -251,11 +262,13 @@ def _extreme(name: str, op: Any, whole: Callable[..., Tensor], x: Tensor, dim: A
     return Extreme(values.reshape(shape), indices.reshape(shape))
 
 
+@composite(Sample((3, 4)), *_ONE_DIM)
 def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element; along `dim`, also where each is."""
     return _e.maximum(x, dim) if hasattr(dim, "_array") else _extreme("max", _MAX_DIM, amax, x, dim, keepdim)
 
 
+@composite(Sample((3, 4)), *_ONE_DIM)
 def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element; along `dim`, also where each is."""
     return _e.minimum(x, dim) if hasattr(dim, "_array") else _extreme("min", _MIN_DIM, amin, x, dim, keepdim)
@@ -270,11 +283,13 @@ def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     return indices.reshape(_dims.reduced(x.shape, (place,), keepdim))
 
 
+@composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmax")
 def argmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return where the largest element is: along `dim`, or among all, counted in order."""
     return _arg(_MAX_DIM, "argmax", x, dim, keepdim)
 
 
+@composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmin")
 def argmin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return where the smallest element is: along `dim`, or among all, counted in order."""
     return _arg(_MIN_DIM, "argmin", x, dim, keepdim)

@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.registry import Cost, Op, Sample, define, moved
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ _RESHAPE = define(
     vjp=lambda node, g: g.reshape(node.shapes[0]),
     cost=lambda x, **_: _FREE,
     samples=[Sample((3, 4), shape=(2, 6)), Sample((2, 3, 4), shape=(-1,)), Sample((), shape=(1, 1))],
+    benchmark="reshape",
 )
 
 
@@ -57,6 +61,7 @@ def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(count // known if size == -1 else size for size in wanted)
 
 
+@composite(Sample((3, 4), shape=(2, 6)))
 def view(x: Tensor, *shape: Any) -> Tensor:
     """Return the same memory in another shape; an error where that needs a copy."""
     found = reshape(x, *shape)
@@ -67,6 +72,7 @@ def view(x: Tensor, *shape: Any) -> Tensor:
     return found
 
 
+@composite(Sample((2, 3, 4)), Sample((2, 3, 4), start_dim=1), Sample(()))
 def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Return x with the dimensions from start to end as one."""
     first, last = (_dims.one("flatten", d, x.ndim) for d in (start_dim, end_dim))
@@ -85,6 +91,7 @@ _PERMUTE = define(
     vjp=lambda node, g: permute(g, [node.attrs["order"].index(d) for d in range(g.ndim)]),
     cost=lambda x, **_: _FREE,
     samples=[Sample((2, 3, 4), dims=(2, 0, 1)), Sample((3, 4), dims=(1, 0))],
+    benchmark="permute",
 )
 
 
@@ -96,6 +103,7 @@ def permute(x: Tensor, *dims: Any) -> Tensor:
     return view_of(_PERMUTE, x, order=order)
 
 
+@composite(Sample((2, 3, 4), dim0=0, dim1=-1), benchmark="transpose")
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return a view with two dimensions exchanged."""
     order = list(range(x.ndim))
@@ -133,26 +141,30 @@ def expand(x: Tensor, *size: Any) -> Tensor:
     return x if full == x.shape else view_of(_EXPAND, x, shape=full)
 
 
+@composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
 def squeeze(x: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
     dims = _dims.several("squeeze", dim, x.ndim)
     return reshape(x, tuple(s for d, s in enumerate(x.shape) if d not in dims or s != 1))
 
 
+@composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """Return a view with a dimension of one element more."""
     place = _dims.one("unsqueeze", dim, x.ndim + 1)
     return reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
 
 
-def broadcast_to(x: Tensor, shape: Sequence[int]) -> Tensor:
+@composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
+def broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
     """Return a view of this shape, with dimensions repeated."""
-    return expand(x, tuple(shape))
+    return expand(x, tuple(size))
 
 
 # ---- parts ----------------------------------------------------------------------------------------
 
 
+@composite(Sample((5, 3), dim=0, start=1, length=3))
 def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Return a view of `length` elements along a dimension."""
     place = _dims.one("narrow", dim, x.ndim)
@@ -164,6 +176,11 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     return x[(*[slice(None)] * place, slice(start, start + length))]
 
 
+@composite(
+    Sample((5, 3), split_size_or_sections=2),
+    Sample((3, 5), split_size_or_sections=[1, 4], dim=1),
+    benchmark="split",
+)
 def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of parts along a dimension: of one size, or of the sizes listed."""
     place = _dims.one("split", dim, x.ndim)
@@ -184,6 +201,7 @@ def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor,
     return tuple(found)
 
 
+@composite(Sample((5, 3), chunks=2), Sample((3, 5), chunks=4, dim=1))
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of at most `chunks` parts of one size along a dimension."""
     if chunks < 1:
@@ -192,12 +210,14 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(x, max(-(-size // chunks), 1), dim)
 
 
+@composite(Sample((2, 3)), Sample((2, 3), dim=1))
 def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
     place = _dims.one("unbind", dim, x.ndim)
     return tuple(x[(*[slice(None)] * place, i)] for i in range(x.shape[place]))
 
 
+@composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
 def flip(x: Tensor, dims: Any) -> Tensor:
     """Return a view with the order of elements reversed along dimensions."""
     named = _dims.several("flip", dims, x.ndim)
@@ -217,12 +237,12 @@ _CLONE = define(
 )
 _CAST = define(
     name="cast",
-    function="",
+    function=None,
     doc="the elements in another number type",
     rule=lambda x, dtype: x.shape,
     vjp=lambda node, g: g,  # the walk returns to the operand's type
     cost=lambda x, **_: moved(x.shape, x.shape),
-    samples=[],
+    samples=[Sample((3, 4), dtype=np.dtype("float64"))],
 )
 
 
@@ -232,6 +252,7 @@ def clone(x: Tensor) -> Tensor:
     return found
 
 
+@composite(Sample((3, 4)))
 def contiguous(x: Tensor) -> Tensor:
     """Return x itself if its elements lie in order, else a copy in which they do."""
     return x if x.is_contiguous() else clone(x)
@@ -287,6 +308,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return found
 
 
+@composite(Sample((2, 3), (2, 3)), Sample((2, 3), (2, 3), dim=-1), benchmark="stack")
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Return tensors of one shape side by side along a new dimension."""
     listed = list(tensors)
@@ -313,6 +335,7 @@ _PAD = define(
     vjp=_pad_vjp,
     cost=lambda x, **_: moved(x.shape, x.shape),
     samples=[Sample((2, 3), pad=(1, 2)), Sample((1, 2, 3), pad=(0, 1, 2, 0), value=1.5)],
+    benchmark="pad",
 )
 
 

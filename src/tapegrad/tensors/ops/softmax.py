@@ -97,6 +97,7 @@ _LOGSUMEXP = define(
         Sample((3, 4), dim=-1),
         Sample((2, 3, 4), dim=(0, 2), keepdim=True),
     ],
+    benchmark="logsumexp",
 )
 
 

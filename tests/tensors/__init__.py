@@ -1,0 +1,1 @@
+"""Tests of tensors, their operations and gradients."""

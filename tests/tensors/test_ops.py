@@ -1,0 +1,51 @@
+"""Every operation of the table, on every device, in every layout, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tapegrad.tensors as tt
+from tests.oracles.torch import Torch, assert_equal
+from tests.tensors.cases import DEVICES, DTYPES, LAYOUTS, PUBLIC, RTOL, cases
+from tests.tensors.torch_calls import differentiate, weight
+
+_ANSWERS: dict[tuple[str, str], Any] = {}
+
+
+def answers(torch: Torch, name: str, dtype: str) -> Any:
+    """Return PyTorch's results and gradients for all samples of an operation, asked for once."""
+    key = name, dtype
+    if key not in _ANSWERS:
+        calls = [case.torch_call() for case in cases(PUBLIC[name], dtype)]
+        _ANSWERS[key] = torch(differentiate, calls)
+    return _ANSWERS[key]
+
+
+def gradients(outs: tuple[Any, ...], operands: list[Any]) -> list[Any]:
+    """Return the gradients of a weighted sum of results, as arrays."""
+    smooth = [out for out in outs if out.requires_grad]
+    wanted = [x for x in operands if x.requires_grad]
+    if not smooth or not wanted:
+        return []
+    weights = [out.new_tensor(weight(out.shape)) for out in smooth]
+    found = tt.grad(smooth, wanted, weights, allow_unused=True)
+    return [None if each is None else each.numpy() for each in found]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", PUBLIC)
+def test_values_and_gradients_are_those_of_pytorch(
+    torch: Torch, name: str, dtype: str, device: str
+) -> None:
+    for case, expected in zip(
+        cases(PUBLIC[name], dtype), answers(torch, name, dtype), strict=True
+    ):
+        for layout in LAYOUTS:
+            operands = case.tensors(device, layout)
+            outs = case(operands)
+            ours = [out.detach().numpy() for out in outs], gradients(outs, operands)
+            assert_equal(ours, expected, RTOL[dtype], f"{name} {case.sample} {layout}")
+            assert all(out.device.name == device for out in outs)

@@ -1,0 +1,86 @@
+"""Calls of operations that run in any library of PyTorch's shape; imports NumPy and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Call = tuple[str, list[Any], dict[str, Any]]
+
+
+def differentiate(lib: Any, calls: list[Call]) -> list[Any]:
+    """Return the results of calls, and the gradients of their weighted sums by float operands."""
+    return [_differentiated(lib, *call) for call in calls]
+
+
+def _differentiated(lib: Any, name: str, given: list[Any], options: dict[str, Any]) -> Any:
+    operands: list[Any] = []
+    arguments = [_argument(lib, each, operands) for each in given]
+    found = function(lib, name)(*arguments, **options)
+    outs = found if isinstance(found, (tuple, list)) else (found,)
+    smooth = [out for out in outs if out.requires_grad]
+    gradients: Any = []
+    if smooth and operands:
+        weights = [lib.tt.tensor(weight(tuple(out.shape))).to(out.dtype) for out in smooth]
+        gradients = lib.tt.autograd.grad(smooth, operands, weights, allow_unused=True)
+    return (
+        [out.detach().numpy() for out in outs],
+        [None if each is None else each.numpy() for each in gradients],
+    )
+
+
+def _argument(lib: Any, each: Any, operands: list[Any]) -> Any:
+    if isinstance(each, list) and each and isinstance(each[0], np.ndarray):
+        return [_argument(lib, part, operands) for part in each]
+    if not isinstance(each, np.ndarray):
+        return each
+    tensor = lib.tt.tensor(each)
+    if tensor.is_floating_point():
+        tensor.requires_grad_()
+        operands.append(tensor)
+    return tensor
+
+
+def function(lib: Any, name: str) -> Any:
+    """Return PyTorch's function of this name, wherever it is."""
+    for place in (lib.F, lib.tt, lib.tt.Tensor):
+        if hasattr(place, name):
+            return getattr(place, name)
+    raise AttributeError(name)
+
+
+def weight(shape: tuple[int, ...]) -> Any:
+    """Return weights for a result of this shape, none of them alike."""
+    return np.cos(np.arange(np.prod(shape, dtype=int))).reshape(shape)
+
+
+def promotions(lib: Any, kinds: list[str], numbers: list[Any], ops: list[str]) -> dict[str, str]:
+    """Return the types of results for all pairs of operands; "error" where there is none."""
+    operands = {f"{kind}[{ndim}]": _one(lib, kind, ndim) for kind in kinds for ndim in (0, 1)}
+    operands |= {repr(number): number for number in numbers}
+    found = {}
+    for op in ops:
+        for left, a in operands.items():
+            for right, b in operands.items():
+                if not isinstance(a, (bool, int, float)) or not isinstance(b, (bool, int, float)):
+                    found[f"{left} {op} {right}"] = _kind(lib, op, a, b)
+    return found
+
+
+def _one(lib: Any, kind: str, ndim: int) -> Any:
+    return lib.tt.ones((2,) * ndim, dtype=getattr(lib.tt, kind, None) or lib.tt.bool_)
+
+
+def _kind(lib: Any, op: str, a: Any, b: Any) -> str:
+    try:
+        return str(eval(op, {"tt": lib.tt}, {"a": a, "b": b}).dtype).partition(".")[2]
+    except (RuntimeError, TypeError):
+        return "error"
+
+
+def evaluate(lib: Any, expression: str, arrays: dict[str, Any]) -> Any:
+    """Return the value of an expression over arrays, `tt` and `F`, as an array."""
+    tensors = {name: lib.tt.tensor(array) for name, array in arrays.items()}
+    found = eval(expression, {"tt": lib.tt, "F": lib.F, **tensors})
+    return [each.numpy() for each in found] if isinstance(found, (tuple, list)) else found.numpy()
