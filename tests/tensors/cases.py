@@ -100,13 +100,16 @@ class Case:
 
     def torch_call(self) -> Any:
         """Return the call for PyTorch: name, places, options."""
-        placed, options = self.arguments(self.arrays)
+        operands = list(zip(self.arrays, [draw.grad for draw in self.sample.operands], strict=True))
+        placed, options = self.arguments(operands)
         return self.op.function or self.op.name, placed, options
 
     def tensors(self, device: str, layout: str = "contiguous") -> list[Any]:
         """Return the operands as tensors; those that can have gradients want one."""
         found = [tt.as_tensor(LAYOUTS[layout](each), device=device) for each in self.arrays]
-        return [each.requires_grad_() if each.is_floating_point() else each for each in found]
+        for each, draw in zip(found, self.sample.operands, strict=True):
+            each.requires_grad = draw.grad and each.is_floating_point()
+        return found
 
     def __call__(self, tensors: list[Any]) -> tuple[Any, ...]:
         """Apply the function; return its results."""

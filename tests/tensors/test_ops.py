@@ -23,15 +23,17 @@ def answers(torch: Torch, name: str, dtype: str) -> Any:
     return _ANSWERS[key]
 
 
-def gradients(outs: tuple[Any, ...], operands: list[Any]) -> list[Any]:
+def gradients(
+    outs: tuple[Any, ...], operands: list[Any], create_graph: bool = False
+) -> list[Any]:
     """Return the gradients of a weighted sum of results, as arrays."""
     smooth = [out for out in outs if out.requires_grad]
     wanted = [x for x in operands if x.requires_grad]
     if not smooth or not wanted:
         return []
     weights = [out.new_tensor(weight(out.shape)) for out in smooth]
-    found = tt.grad(smooth, wanted, weights, allow_unused=True)
-    return [None if each is None else each.numpy() for each in found]
+    found = tt.grad(smooth, wanted, weights, create_graph=create_graph, allow_unused=True)
+    return [None if each is None else each.detach().numpy() for each in found]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -31,12 +31,14 @@ def _differentiated(lib: Any, name: str, given: list[Any], options: dict[str, An
 
 
 def _argument(lib: Any, each: Any, operands: list[Any]) -> Any:
-    if isinstance(each, list) and each and isinstance(each[0], np.ndarray):
+    """Return what is given: options as they are, and tensors for pairs of array and `grad`."""
+    if isinstance(each, list):
         return [_argument(lib, part, operands) for part in each]
-    if not isinstance(each, np.ndarray):
+    if not isinstance(each, tuple) or not each or not isinstance(each[0], np.ndarray):
         return each
-    tensor = lib.tt.tensor(each)
-    if tensor.is_floating_point():
+    array, grad = each
+    tensor = lib.tt.tensor(array)
+    if grad and tensor.is_floating_point():
         tensor.requires_grad_()
         operands.append(tensor)
     return tensor

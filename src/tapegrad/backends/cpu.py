@@ -42,6 +42,10 @@ def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
     )
 
 
+def _cumsum(x: Array, dim: int) -> Array:
+    return _tensor.cumsum(x if x.dtype.kind == "f" else _cast(x, "int64"), dim)
+
+
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     shape = tuple(
         1 if d in dims else size for d, size in enumerate(x.shape) if keepdim or d not in dims
@@ -138,7 +142,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "all": _reduce("all"),
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
-    "cumsum": _along(_tensor.cumsum),
+    "cumsum": _along(_cumsum),
     "put_add": _put_add,
     "gather": lambda x, index, dim: _tensor.gather(x, dim, index),
     "scatter_add": lambda x, index, y, dim: _tensor.scatter_add(x, dim, index, y),
@@ -149,6 +153,22 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "conv2d": _conv2d,
     "conv2d_input_grad": _input_grad,
     "conv2d_weight_grad": _weight_grad,
+    "max_pool2d": _tensor.max_pool2d,
+    "max_pool2d_backward": lambda g, places, shape: _tensor.max_pool2d_backward(g, places, shape),
+    "avg_pool2d": _tensor.avg_pool2d,
+    "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(
+        g, shape, **attrs
+    ),
+    "adaptive_avg_pool2d": lambda x, size: _tensor.adaptive_avg_pool2d(x, size),
+    "adaptive_avg_pool2d_backward": lambda g, shape: _tensor.adaptive_avg_pool2d_backward(g, shape),
+    "batch_norm_train": _tensor.batch_norm,
+    "batch_norm_backward": _tensor.batch_norm_backward,
+    "layer_norm": _tensor.layer_norm,
+    "layer_norm_backward": lambda g, x, weight, mean, rstd, dims, needs: (
+        _tensor.layer_norm_backward(g, x, mean, rstd, weight, needs)
+    ),
+    "attention": _tensor.attention,
+    "attention_backward": _tensor.attention_backward,
     "softmax": _along(_tensor.softmax),
     "softmax_backward": _along(_tensor.softmax_backward),
     "log_softmax": _along(_tensor.log_softmax),
@@ -161,20 +181,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     ),
     "mask": lambda shape, keep, seed, offset: _tensor.philox_mask(shape, keep, seed, offset),
 }
-if hasattr(_tensor, "max_pool2d"):
-    KERNELS |= {
-        "max_pool2d": _tensor.max_pool2d,
-        "avg_pool2d": _tensor.avg_pool2d,
-        "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(
-            g, shape, **attrs
-        ),
-        "adaptive_avg_pool2d": _tensor.adaptive_avg_pool2d,
-        "adaptive_avg_pool2d_backward": _tensor.adaptive_avg_pool2d_backward,
-        "batch_norm_train": _tensor.batch_norm,
-        "batch_norm_backward": _tensor.batch_norm_backward,
-        "layer_norm": _tensor.layer_norm,
-        "layer_norm_backward": _tensor.layer_norm_backward,
-    }
 
 
 class Cpu(Backend):

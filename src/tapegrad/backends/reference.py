@@ -309,6 +309,12 @@ def _max_pool2d(
     return np.take_along_axis(flat, best[..., None], -1)[..., 0], places
 
 
+def _max_pool2d_backward(g: Array, places: Array, shape: Any) -> Array:
+    flat = np.zeros((*shape[:2], 1), g.dtype).repeat(shape[2] * shape[3], 2)
+    found = _scatter_add(flat, *[x.reshape(*shape[:2], -1) for x in (places, g)], 2)
+    return found.reshape(shape)
+
+
 def _shares(x_shape: Any, dtype: Any, attrs: dict[str, Any]) -> tuple[Array, Array]:
     """Return per window which pixels it sees, and one over how many count."""
     one = np.ones((1, 1, *x_shape[2:]), dtype)
@@ -414,14 +420,21 @@ def _layer_norm(
 
 
 def _layer_norm_backward(
-    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array, dims: int
+    g: Array,
+    x: Array,
+    weight: Array | None,
+    mean: Array,
+    rstd: Array,
+    dims: int,
+    needs: tuple[bool, ...],
 ) -> tuple[Any, ...]:
     last, rest = tuple(range(x.ndim - dims, x.ndim)), tuple(range(x.ndim - dims))
     shape = (*x.shape[: x.ndim - dims], *[1] * dims)
     wide = rstd.reshape(shape)
     normal = (x - mean.reshape(shape)) * wide
     gx = _gradient(g * (1.0 if weight is None else weight), normal, wide, last)
-    return gx.astype(x.dtype), (g * normal).sum(rest), g.sum(rest)
+    found = gx.astype(x.dtype), (g * normal).sum(rest), g.sum(rest)
+    return tuple(each if want else None for each, want in zip(found, needs, strict=True))
 
 
 # ---- softmax and attention ------------------------------------------------------------------------
@@ -450,10 +463,12 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
 
 
 def _attention(
-    q: Array, k: Array, v: Array, mask: Array | None, scale: float
+    q: Array, k: Array, v: Array, mask: Array | None, scale: float, is_causal: bool
 ) -> tuple[Array, Array]:
     scores = (q @ k.swapaxes(-1, -2)) * q.dtype.type(scale)
-    p = _softmax(scores if mask is None else scores + mask, -1)
+    if is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+    p = _softmax(scores if mask is None else scores + mask, -1).astype(q.dtype)
     return p @ v, p
 
 
@@ -486,8 +501,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "prod": _reduce(np.prod),
     "amax": _reduce(np.max),
     "amin": _reduce(np.min),
-    "any": _reduce(np.any),
-    "all": _reduce(np.all),
+    "any": lambda x, dims, keepdim: np.asarray(np.any(x, axis=dims, keepdims=keepdim)),
+    "all": lambda x, dims, keepdim: np.asarray(np.all(x, axis=dims, keepdims=keepdim)),
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
     "cumsum": _cumsum,
@@ -502,6 +517,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "conv2d_input_grad": _input_grad,
     "conv2d_weight_grad": _weight_grad,
     "max_pool2d": _max_pool2d,
+    "max_pool2d_backward": _max_pool2d_backward,
     "avg_pool2d": _avg_pool2d,
     "avg_pool2d_backward": _avg_pool2d_backward,
     "adaptive_avg_pool2d": _adaptive,
@@ -522,7 +538,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "uniform": philox.uniform,
     "normal": philox.normal,
     "integers": philox.integers,
-    "mask": philox.mask,
+    "mask": lambda shape, keep, seed, offset: philox.mask(shape, keep, seed, offset),
 }
 
 

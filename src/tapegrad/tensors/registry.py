@@ -35,6 +35,8 @@ class Draw:
     high: float = 2.0
     #: The number type of whole-number operands; None: the floating point type on test.
     dtype: str | None = None
+    #: Whether its gradient is asked for.
+    grad: bool = True
 
 
 @dataclass(frozen=True, init=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.matmul import _check_types, matmul
 from tapegrad.tensors.registry import Cost, Sample, define, raw
@@ -15,8 +16,10 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
-def _rule(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Any:
-    _check_types("scaled_dot_product_attention", q, k, v)
+def _rule(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, is_causal: bool
+) -> Any:
+    _check_types("scaled_dot_product_attention", q, k, v, mask)
     fits = (
         q.ndim == k.ndim == v.ndim == 4
         and q.shape[:2] == k.shape[:2] == v.shape[:2]
@@ -28,6 +31,9 @@ def _rule(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) ->
             "scaled_dot_product_attention: expected query (..., L, E), key (..., S, E) and value "
             f"(..., S, F), got {q.shape}, {k.shape} and {v.shape}"
         )
+    scores = (*q.shape[:3], k.shape[2])
+    if mask is not None and _dims.broadcast("attn_mask", mask.shape, scores) != scores:
+        raise ShapeError(f"attn_mask: expected a shape that expands to {scores}, got {mask.shape}")
     return (*q.shape[:3], v.shape[3])
 
 
@@ -38,7 +44,7 @@ def _vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
     if not MODE.enabled and not node.needs[3]:
         return (*raw("attention_backward", g, q, k, v, p, scale=scale), None)
     if MODE.enabled:  # what p is made of takes part
-        p = _weights(q, k, mask, scale)
+        p = _weights(q, k, _mask(q, k, mask, node.attrs["is_causal"]), scale)
     gp = matmul(g, v.transpose(-1, -2))
     gs = p * (gp - (gp * p).sum(-1, keepdim=True))
     return (
@@ -98,15 +104,18 @@ def scaled_dot_product_attention(
     """
     from tapegrad.tensors.random import dropout
 
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    mask = _mask(query, key, attn_mask, is_causal)
-    batch = query.shape[:-2]
+    if min(query.ndim, key.ndim, value.ndim) < 2:
+        raise ShapeError("scaled_dot_product_attention: expected at least two dimensions")
+    batch = _dims.broadcast("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
     if dropout_p > 0.0:
-        return matmul(dropout(_weights(query, key, mask, factor), dropout_p), value)
+        weights = _weights(query, key, _mask(query, key, attn_mask, is_causal), factor)
+        return matmul(dropout(weights, dropout_p), value)
+    mask = _mask(query, key, attn_mask, is_causal, build=False)
     q, k, v = (_four_dims(x, batch) for x in (query, key, value))
-    if mask is not None and mask.ndim > 4:
+    if mask is not None and mask.ndim > 3 and len(batch) > 2:
         mask = _four_dims(mask.expand((*batch, *mask.shape[-2:])), batch)
-    found: Tensor = _ATTENTION(q, k, v, mask, scale=factor)[0]
+    found: Tensor = _ATTENTION(q, k, v, mask, scale=factor, is_causal=is_causal)[0]
     return found.reshape((*batch, *found.shape[-2:]))
 
 
@@ -124,10 +133,13 @@ def attention_with_weights(
 def _four_dims(x: Tensor, batch: tuple[int, ...]) -> Tensor:
     x = x.expand((*batch, *x.shape[-2:]))
     heads = batch[-1] if batch else 1
-    return x.reshape((-1, heads, *x.shape[-2:])) if x.ndim != 4 else x
+    return x.reshape((math.prod(batch[:-1]), heads, *x.shape[-2:])) if x.ndim != 4 else x
 
 
-def _mask(q: Tensor, k: Tensor, given: Tensor | None, causal: bool) -> Tensor | None:
+def _mask(
+    q: Tensor, k: Tensor, given: Tensor | None, causal: bool, build: bool = True
+) -> Tensor | None:
+    """Return what is added to the scores; a causal mask only if it is to be built."""
     from tapegrad.tensors.creation import ones
 
     if causal:
@@ -135,6 +147,8 @@ def _mask(q: Tensor, k: Tensor, given: Tensor | None, causal: bool) -> Tensor | 
             raise ShapeError(
                 "scaled_dot_product_attention: expected attn_mask or is_causal, got both"
             )
+        if not build:
+            return None
         given = ones((q.shape[-2], k.shape[-2]), dtype="bool", device=q.device).tril()
     if given is None or given._array.dtype.kind == "f":
         return given

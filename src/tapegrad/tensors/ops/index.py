@@ -83,14 +83,18 @@ def _plain(x: Tensor, index: Any) -> tuple[Any, bool]:
     """Return an index in NumPy's words, and whether it is a list of places."""
     listed = index if isinstance(index, tuple) else (index,)
     items = tuple(_item(each) for each in listed)
-    return items, builtins.any(isinstance(each, np.ndarray) for each in items)
+    if builtins.any(isinstance(each, np.ndarray) for each in items):
+        return items, True
+    # "..." keeps NumPy from making a number of a single element
+    return items if Ellipsis in items else (*items, Ellipsis), False
 
 
 def _item(each: Any) -> Any:
     if isinstance(each, TensorBase):
         if each._array.dtype.kind == "f":
             raise DTypeError(f"x[...]: expected whole numbers or a mask as index, got {each.dtype}")
-        return each._device.to_numpy(each._array)
+        array = each._device.to_numpy(each._array)
+        return array if array.ndim or array.dtype.kind == "b" else int(array)
     if isinstance(each, (list, np.ndarray)):
         return np.asarray(each, dtype=np.int64) if not len(each) else np.asarray(each)
     if each is None or each is Ellipsis or isinstance(each, (slice, bool)):

@@ -32,7 +32,7 @@ def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
 
 @composite(
     Sample((4, 3), Draw((4,), 0, 3, "int64")),
-    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2), ignore_index=1),
+    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2, grad=False), ignore_index=1),
     Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none"),
     Sample((3,), Draw((), 0, 3, "int64"), reduction="sum"),
     benchmark="nll_loss",
@@ -63,17 +63,17 @@ def nll_loss(
 @composite(
     Sample((4, 3), Draw((4,), 0, 3, "int64")),
     Sample((4, 3), Draw((4,), 0, 3, "int64"), label_smoothing=0.1),
-    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2), ignore_index=1),
+    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2, grad=False), ignore_index=1),
     Sample(
         (4, 3),
         Draw((4,), 0, 3, "int64"),
-        Draw((3,), 0.5, 2),
+        Draw((3,), 0.5, 2, grad=False),
         ignore_index=2,
         label_smoothing=0.2,
     ),
     Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none", label_smoothing=0.2),
     Sample((4, 3), Draw((4, 3), 0, 1)),
-    Sample((4, 3), Draw((4, 3), 0, 1), Draw((3,), 0.5, 2), label_smoothing=0.1, reduction="sum"),
+    Sample((4, 3), Draw((4, 3), 0, 1), Draw((3,), 0.5, 2, grad=False), label_smoothing=0.1, reduction="sum"),
     Sample((3,), Draw((), 0, 3, "int64")),
     benchmark="cross_entropy",
 )
@@ -165,8 +165,8 @@ def _bce_with_logits(x: Any, y: Any, positive: Any) -> Any:
 
 @composite(
     Sample((3, 4), Draw((3, 4), 0, 1)),
-    Sample((3, 4), Draw((3, 4), 0, 1), Draw((4,), 0.5, 2), reduction="sum"),
-    Sample((3, 4), Draw((3, 4), 0, 1), weight=None, reduction="none"),
+    Sample((3, 4), Draw((3, 4), 0, 1), Draw((4,), 0.5, 2, grad=False), reduction="sum"),
+    Sample((3, 4), Draw((3, 4), 0, 1), reduction="none"),
     benchmark="bce_with_logits",
 )
 def binary_cross_entropy_with_logits(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import ShapeError
-from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
-from tapegrad.tensors.registry import Cost, Sample, define
+from tapegrad.tensors.registry import Cost, Sample, define, raw
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -53,6 +53,9 @@ def _rule(
 def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:
     from tapegrad.tensors.ops.index import put_along
 
+    if not MODE.enabled:
+        found: Tensor = raw("max_pool2d_backward", g, node.outputs[1], shape=node.shapes[0])
+        return found
     n, c, h, w = node.shapes[0]
     places = node.outputs[1].reshape((n, c, -1))
     return put_along((n, c, h * w), 2, places, g.reshape((n, c, -1))).reshape((n, c, h, w))

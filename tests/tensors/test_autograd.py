@@ -1,0 +1,287 @@
+"""The walk back: backward and grad with their options, hooks, modes, errors, deep graphs."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+import tapegrad.tensors as tt
+from tapegrad.errors import DTypeError, GradError, ShapeError
+from tests.tensors.cases import DEVICES
+
+
+def leaf(*values: float, device: str = "cpu") -> tt.Tensor:
+    return tt.tensor(list(values), dtype="float64", device=device, requires_grad=True)
+
+
+def test_backward_adds_to_the_gradients_of_leaves() -> None:
+    x = leaf(1.0, 2.0)
+    (x * x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 4.0]
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [4.0, 8.0]
+    x.grad = None
+    (3 * x).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+
+
+def test_backward_of_several_elements_needs_weights() -> None:
+    x = leaf(1.0, 2.0)
+    with pytest.raises(GradError, match=r"shape \(2,\).*y\.sum\(\)"):
+        (x * x).backward()
+    (x * x).backward(tt.tensor([1.0, 10.0], dtype="float64"))
+    assert x.grad is not None and x.grad.tolist() == [2.0, 40.0]
+    with pytest.raises(ShapeError, match=r"\(2,\), got \(3,\)"):
+        (x * x).backward(tt.ones(3, dtype="float64"))
+    with pytest.raises(DTypeError, match="int64"):
+        (x * x).backward(tt.tensor([1, 2]))
+
+
+def test_a_second_backward_needs_a_graph_that_was_kept() -> None:
+    x = leaf(1.0, 2.0)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    assert x.grad is not None and x.grad.tolist() == [4.0, 8.0]
+    with pytest.raises(GradError, match="retain_graph=True"):
+        y.backward()
+
+
+@pytest.mark.parametrize("op", [lambda x: x.exp(), lambda x: x * 2, lambda x: x + 1, lambda x: x[0]])
+def test_a_second_backward_is_an_error_whatever_was_saved(op: Any) -> None:
+    y = op(leaf(1.0)).sum()
+    y.backward()
+    with pytest.raises(GradError, match="retain_graph=True"):
+        y.backward()
+
+
+def test_gradients_of_any_order() -> None:
+    x = leaf(0.7, -1.2)
+    y = (x.sin() * x.exp()).sum()
+    for _ in range(3):
+        (y,) = tt.grad(y, x, create_graph=True)
+        y = y.sum()
+    s, c, e = np.sin([0.7, -1.2]), np.cos([0.7, -1.2]), np.exp([0.7, -1.2])
+    np.testing.assert_allclose(y.item(), (e * (2 * c - 2 * s)).sum(), rtol=1e-12)
+    (fourth,) = tt.grad(y, x)
+    np.testing.assert_allclose(fourth.numpy(), -4 * e * s, rtol=1e-12)
+    assert not fourth.requires_grad
+
+
+def test_backward_with_create_graph_leaves_gradients_with_a_history() -> None:
+    x = leaf(2.0)
+    (x**3).sum().backward(create_graph=True)
+    assert x.grad is not None and x.grad.requires_grad
+    (second,) = tt.grad(x.grad.sum(), x)
+    assert second.tolist() == [12.0]
+
+
+def test_grad_leaves_grad_alone_and_stops_at_its_inputs() -> None:
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    middle = x * w
+    y = (middle * middle).sum()
+    by_middle, by_w = tt.grad(y, [middle, w])
+    assert x.grad is None and w.grad is None
+    assert by_middle.tolist() == [6.0, 16.0] and by_w.tolist() == [6.0, 32.0]
+    assert tg.grad((x * x).sum(), x)[0].tolist() == [2.0, 4.0]
+
+
+def test_grad_of_what_takes_no_part() -> None:
+    x, w = leaf(1.0), leaf(1.0)
+    with pytest.raises(GradError, match=r"input 1 .*allow_unused=True"):
+        tt.grad(x.sum(), [x, w])
+    assert tt.grad(x.sum(), [x, w], allow_unused=True)[1] is None
+    with pytest.raises(GradError, match="requires_grad=True"):
+        tt.grad(x.sum(), tt.ones(1))
+    with pytest.raises(GradError, match="does not depend"):
+        tt.ones(1).backward()
+
+
+def test_an_input_named_twice_gets_its_gradient_twice() -> None:
+    x = leaf(3.0)
+    first, second = tt.grad((x * x).sum(), [x, x])
+    assert first.tolist() == second.tolist() == [6.0]
+
+
+def test_several_outputs_with_weights() -> None:
+    x = leaf(1.0, 2.0)
+    y, z = x * x, x.exp()
+    tt.backward([y, z.sum()], [tt.ones_like(y), None])
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad.numpy(), [2 + np.e, 4 + np.e**2])
+
+
+def test_backward_with_inputs_fills_those_alone() -> None:
+    x, w = leaf(1.0), leaf(2.0)
+    (x * w).sum().backward(inputs=[w])
+    assert x.grad is None and w.grad is not None and w.grad.tolist() == [1.0]
+    with pytest.raises(GradError, match="leaves"):
+        y = x * 2
+        y.sum().backward(inputs=y)
+
+
+# ---- hooks ----------------------------------------------------------------------------------------
+
+
+def test_hooks_see_and_replace_gradients() -> None:
+    x, seen = leaf(1.0, 2.0), []
+    y = x * 3
+    handle = y.register_hook(lambda g: seen.append(g.tolist()))
+    x.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    handle.remove()
+    (x * 3).sum().backward()
+    assert seen == [[1.0, 1.0]]
+    assert x.grad is not None and x.grad.tolist() == [60.0, 60.0]
+
+
+def test_hooks_of_leaves_run_once_on_the_whole_gradient() -> None:
+    x, seen = leaf(1.0), []
+    x.register_hook(lambda g: seen.append(g.item()))
+    (x * 2 + x * 3).sum().backward()
+    assert seen == [5.0]
+
+
+def test_hooks_on_results_that_are_kept() -> None:
+    x = leaf(1.0, 2.0)
+    y = x.exp()
+    y.retain_grad()
+    (y * y).sum().backward()
+    assert y.grad is not None
+    np.testing.assert_allclose(y.grad.numpy(), 2 * np.exp([1.0, 2.0]))
+
+
+def test_hooks_after_accumulation() -> None:
+    x, seen = leaf(1.0), []
+    x.register_post_accumulate_grad_hook(lambda each: seen.append(each.grad.item()))
+    (x * 2).sum().backward()
+    (x * 2).sum().backward()
+    assert seen == [2.0, 4.0]
+    with pytest.raises(GradError, match="leaves"):
+        (x * 2).register_post_accumulate_grad_hook(seen.append)
+    with pytest.raises(GradError, match="does not require"):
+        tt.ones(1).register_hook(seen.append)
+
+
+# ---- modes ----------------------------------------------------------------------------------------
+
+
+def test_modes_switch_recording() -> None:
+    x = leaf(1.0)
+    with tt.no_grad():
+        assert not (x * 2).requires_grad and not tt.is_grad_enabled()
+        with tt.enable_grad():
+            assert (x * 2).requires_grad
+        assert not tt.is_grad_enabled()
+    with tt.inference_mode():
+        assert not (x * 2).requires_grad
+    with tt.inference_mode(mode=False), tt.set_grad_enabled(True):
+        assert (x * 2).requires_grad
+
+    @tt.no_grad()
+    def plain(value: Any) -> Any:
+        return value * 2
+
+    assert not plain(x).requires_grad and (x * 2).requires_grad
+
+
+def test_modes_end_with_errors_and_belong_to_a_thread() -> None:
+    with pytest.raises(ZeroDivisionError), tt.no_grad():
+        _ = 1 // 0
+    assert tt.is_grad_enabled()
+    seen: list[bool] = []
+    with tt.no_grad():
+        thread = threading.Thread(target=lambda: seen.append(tt.is_grad_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+def test_detach_shares_elements_and_stops_gradients() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * x
+    still = y.detach()
+    assert not still.requires_grad and still.is_leaf and y.grad_fn is not None
+    assert np.shares_memory(still.numpy(), y.detach().numpy())
+    (y * still).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [2.0, 16.0]
+
+
+def test_requires_grad_has_its_rules() -> None:
+    with pytest.raises(DTypeError, match="int64"):
+        tt.tensor([1], requires_grad=True)
+    y = leaf(1.0) * 2
+    with pytest.raises(GradError, match=r"detach\(\)"):
+        y.requires_grad = False
+    x = tt.ones(2).requires_grad_()
+    assert x.is_leaf and x.requires_grad and not y.is_leaf
+    assert not x.requires_grad_(False).requires_grad
+
+
+# ---- large graphs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_graphs_ten_thousand_deep(device: str) -> None:
+    x = leaf(1.0, device=device)
+    y = x
+    for _ in range(10_000):
+        y = y * 1.0001
+    (gradient,) = tt.grad(y, x, create_graph=True)
+    np.testing.assert_allclose(gradient.item(), 1.0001**10_000, rtol=1e-10)
+    y.backward()
+    del y, gradient  # neither is what is let go of recursive
+    assert x.grad is not None
+
+
+def test_shared_results_are_walked_once() -> None:
+    x = leaf(1.0)
+    y = x
+    for _ in range(60):
+        y = y + y
+    y.backward()
+    assert x.grad is not None and x.grad.item() == 2.0**60
+
+
+def test_what_was_saved_is_let_go_of() -> None:
+    x = leaf(*range(10))
+    y = x.exp()
+    saved = weakref.ref(y.exp().sin())
+    z = (x.exp() * 2).exp()
+    memory = weakref.ref(z._node)
+    z.sum().backward()
+    del z
+    gc.collect()
+    assert saved() is None and memory() is None
+
+
+def test_gradients_do_not_share_memory() -> None:
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    given = tt.ones(2, dtype="float64")
+    (x + w).backward(given)
+    assert x.grad is not None and w.grad is not None
+    x.grad.mul_(5)
+    assert w.grad.tolist() == given.tolist() == [1.0, 1.0]
+
+
+def test_broadcast_operands_get_gradients_of_their_own_shape_and_type() -> None:
+    x = tt.ones((3, 1), requires_grad=True)
+    w = tt.ones((4,), dtype="float64", requires_grad=True)
+    s = tt.tensor(2.0, requires_grad=True)
+    (x * w * s).sum().backward()
+    for each, total in ((x, 8.0), (w, 6.0), (s, 12.0)):
+        assert each.grad is not None
+        assert each.grad.shape == each.shape and each.grad.dtype is each.dtype
+        assert set(np.asarray(each.grad).ravel().tolist()) == {total}
+
+
+def test_branches_not_taken_do_no_harm() -> None:
+    x = leaf(0.0, 4.0)
+    tt.where(x > 0, x.sqrt(), 0.0).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0.0, 0.25]

@@ -1,0 +1,183 @@
+"""Functions of one's own, checkpoints, fused functions and the checks of gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+import tapegrad.tensors as tt
+from tapegrad.errors import DTypeError, GradError, ShapeError
+from tests.tensors.cases import DEVICES
+
+
+class Cube(tt.Function):
+    """A function whose gradient is written in operations, so it has gradients in turn."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: float) -> Any:
+        ctx.save_for_backward(x)
+        ctx.factor = factor
+        return x * x * x * factor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return gradients[0] * 3 * ctx.factor * x * x, None
+
+
+class SumAndDifference(tt.Function):
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any) -> Any:
+        return a + b, a - b
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        of_sum, of_difference = gradients
+        zero = 0.0
+        s = zero if of_sum is None else of_sum
+        d = zero if of_difference is None else of_difference
+        return s + d, s - d
+
+
+def leaf(*values: float) -> tt.Tensor:
+    return tt.tensor(list(values), dtype="float64", requires_grad=True)
+
+
+def test_a_function_of_ones_own_has_its_own_gradient() -> None:
+    x = leaf(1.0, -2.0)
+    y = Cube.apply(x, 2.0)
+    assert y.tolist() == [2.0, -16.0] and not y.is_leaf
+    y.sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [6.0, 24.0]
+    assert tt.gradcheck(lambda x: Cube.apply(x, 0.5), x)
+    assert tt.gradgradcheck(lambda x: Cube.apply(x, 0.5), x)
+
+
+def test_a_function_of_several_tensors() -> None:
+    a, b = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    total, difference = SumAndDifference.apply(a, b)
+    (total * 2 + difference).sum().backward()
+    assert a.grad is not None and b.grad is not None
+    assert a.grad.tolist() == [3.0, 3.0] and b.grad.tolist() == [1.0, 1.0]
+    (only,) = tt.grad(SumAndDifference.apply(a, b)[1].sum(), b)
+    assert only.tolist() == [-1.0, -1.0]
+
+
+def test_a_function_must_return_a_gradient_per_argument() -> None:
+    class Short(tt.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return gradients[0]
+
+    with pytest.raises(GradError, match="expected 2 gradients"):
+        Short.apply(leaf(1.0), leaf(2.0)).sum().backward()
+
+
+def test_what_a_function_saved_may_not_be_changed() -> None:
+    x = leaf(1.0) * 1
+    y = Cube.apply(x, 1.0)
+    x.mul_(2)
+    with pytest.raises(GradError, match="Cube.*changed in place"):
+        y.sum().backward()
+
+
+def test_checkpoints_give_the_same_gradients() -> None:
+    w, x = leaf(0.5, -0.3), leaf(1.0, 2.0)
+
+    def part(x: Any) -> Any:
+        return tt.dropout((x * w).sin(), 0.5).exp()
+
+    tt.manual_seed(3)
+    part(x).sum().backward()
+    assert x.grad is not None and w.grad is not None
+    expected, x.grad = x.grad, None
+    expected_w, w.grad = w.grad, None
+    tt.manual_seed(3)
+    y = tt.checkpoint(part, x)
+    state = tt.random.DEFAULT.get_state()
+    y.sum().backward()
+    assert x.grad is not None and w.grad is not None
+    assert x.grad.tolist() == expected.tolist() and w.grad.tolist() == expected_w.tolist()
+    assert tt.random.DEFAULT.get_state() == state
+
+
+def test_checkpoints_of_inputs_without_gradients_reach_parameters() -> None:
+    w = leaf(2.0, 3.0)
+    y = tt.checkpoint(lambda x: x * w * w, tt.ones(2, dtype="float64"))
+    assert y.requires_grad
+    y.sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [4.0, 6.0]
+
+
+def test_checkpoints_keep_less() -> None:
+    x = leaf(*range(5))
+    y = tt.checkpoint(lambda x: x.exp().sin().exp(), x)
+    assert y.grad_fn is not None and y.grad_fn.edges == (x,)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fused_functions_are_their_parts(device: str) -> None:
+    @tt.elementwise
+    def swish(x: Any, beta: Any) -> Any:
+        return x * tg.sigmoid(beta * x)
+
+    x = tt.tensor([[0.5, -1.0], [2.0, 0.0]], dtype="float64", device=device, requires_grad=True)
+    b = tt.tensor([1.0, 2.0], dtype="float64", device=device, requires_grad=True)
+    plain = x * (x * b).sigmoid()
+    np.testing.assert_allclose(swish(x, b).detach().numpy(), plain.detach().numpy(), rtol=1e-12)
+    assert tt.gradcheck(swish, [x, b]) and tt.gradgradcheck(swish, [x, b])
+    assert swish(x.float(), 1.5).dtype is tt.float32
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fused_updates_write_in_place(device: str) -> None:
+    @tt.elementwise
+    def step(p: Any, g: Any, m: Any, lr: Any) -> Any:
+        m = 0.9 * m + g
+        return p - lr * m, m
+
+    p, g, m = (tt.full((3,), value, device=device) for value in (1.0, 2.0, 3.0))
+    before = p._version
+    step(p, g, m, 0.5, out=(p, m))
+    np.testing.assert_allclose(m.numpy(), 4.7, rtol=1e-6)
+    np.testing.assert_allclose(p.numpy(), 1 - 0.5 * 4.7, rtol=1e-6)
+    assert p._version == before + 1
+    with pytest.raises(ShapeError, match="p, g, m, lr"):
+        step(p, g, m)
+    with pytest.raises(GradError, match=r"no_grad\(\)"):
+        step(p, g, m, 0.5, out=(p.requires_grad_(), m))
+
+
+def test_checks_find_wrong_gradients() -> None:
+    class Wrong(tt.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return gradients[0] * 3
+
+    x = leaf(1.0, 2.0)
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradcheck(Wrong.apply, x)
+    assert not tt.gradcheck(Wrong.apply, x, raise_exception=False)
+    with pytest.raises(DTypeError, match="float64"):
+        tt.gradcheck(lambda x: x * 2, tt.ones(2, requires_grad=True))
+
+    class WrongTwice(Cube):
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return gradients[0] * 3 * ctx.factor * x.detach() * x, None
+
+    assert tt.gradcheck(lambda x: WrongTwice.apply(x, 1.0), x)
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradgradcheck(lambda x: WrongTwice.apply(x, 1.0), x)

@@ -1,0 +1,72 @@
+"""Gradients of every operation against differences, and of kernels against those in operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tapegrad.tensors as tt
+from tests.oracles.torch import assert_equal
+from tests.tensors.cases import DEVICES, DTYPES, RECORDS, RTOL, Case, cases
+from tests.tensors.test_ops import gradients
+from tests.tensors.torch_calls import weight
+
+SMOOTH = {name: op for name, op in RECORDS.items() if op.orders and getattr(op, "vjp", True)}
+
+
+def weighted(case: Case) -> Callable[..., Any]:
+    """Return the function of a case with its results summed up to one number."""
+
+    def function(*operands: Any) -> Any:
+        outs = [out for out in case(list(operands)) if out.is_floating_point()]
+        return sum(((out * out.new_tensor(weight(out.shape))).sum() for out in outs), start=0.0)
+
+    return function
+
+
+def differentiable(case: Case, operands: list[Any]) -> bool:
+    """Tell whether the results depend on an operand in a way that can be differentiated."""
+    return any(out.requires_grad and out.numel() for out in case(operands))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_first_derivatives_are_those_of_differences(name: str) -> None:
+    for case in cases(SMOOTH[name], "float64"):
+        operands = case.tensors("cpu")
+        if differentiable(case, operands):
+            assert tt.gradcheck(weighted(case), operands)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [name for name, op in SMOOTH.items() if op.orders > 1])
+def test_second_derivatives_are_those_of_differences(name: str, device: str) -> None:
+    for case in cases(SMOOTH[name], "float64"):
+        operands = case.tensors(device)
+        if differentiable(case, operands):
+            assert tt.gradgradcheck(weighted(case), operands)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_by_kernels_are_those_written_in_operations(
+    name: str, dtype: str, device: str
+) -> None:
+    for case in cases(SMOOTH[name], dtype):
+        operands = case.tensors(device)
+        by_kernels = gradients(case(operands), operands)
+        in_operations = gradients(case(operands), operands, create_graph=True)
+        assert_equal(by_kernels, in_operations, RTOL[dtype], f"{name} {case.sample}")
+
+
+@pytest.mark.parametrize("name", [n for n, op in SMOOTH.items() if op.function is None])
+def test_operations_that_users_do_not_call_agree_on_all_devices(name: str) -> None:
+    for case in cases(SMOOTH[name], "float64"):
+        found = []
+        for device in DEVICES:
+            operands = case.tensors(device, "strided")
+            outs = case(operands)
+            found.append([[out.detach().numpy() for out in outs], gradients(outs, operands)])
+        assert_equal(found[0], found[1], 1e-12, f"{name} {case.sample}")

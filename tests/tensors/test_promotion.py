@@ -1,0 +1,91 @@
+"""Number types of results, for all pairs of operands, against PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tapegrad.tensors as tt
+from tapegrad.errors import DTypeError
+from tests.oracles.torch import Torch, tapegrad
+from tests.tensors.cases import DEVICES
+from tests.tensors.torch_calls import promotions
+
+KINDS = ["bool", "int32", "int64", "float32", "float64"]
+NUMBERS = [True, 3, 1.5]
+OPS = [
+    *("a + b", "a * b", "a / b", "a == b", "a < b"),
+    *("tt.maximum(a, b)", "tt.where(a > 0, a, b)"),
+]
+REDUCTIONS = ["sum", "prod", "mean", "amax", "any", "cumsum", "argmax"]
+
+
+def test_types_of_two_operands_are_those_of_pytorch(torch: Torch) -> None:
+    theirs = torch(promotions, KINDS, NUMBERS, OPS)
+    ours = promotions(tapegrad(), KINDS, NUMBERS, OPS)
+    assert len(theirs) > 700
+    wrong = {
+        what: (ours[what], kind)
+        for what, kind in theirs.items()
+        if ours[what] != kind and kind != "error"
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("op", ["add", "sub", "mul", "div", "maximum", "lt", "eq", "pow", "atan2"])
+def test_types_are_the_same_on_both_devices(op: str) -> None:
+    for left in KINDS:
+        for right in [*KINDS, *NUMBERS]:
+            kinds = []
+            for where in DEVICES:
+                a = tt.ones(2, dtype=left, device=where)
+                b = tt.ones(2, dtype=right, device=where) if isinstance(right, str) else right
+                kinds.append(getattr(tt, op)(a, b).dtype)
+            assert kinds[0] is kinds[1], (op, left, right)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_reductions_keep_floats_and_widen_whole_numbers(kind: str, device: str) -> None:
+    x = tt.ones((2, 3), dtype=kind, device=device)
+    floating = x.is_floating_point()
+    assert x.sum().dtype is x.prod().dtype is x.cumsum(0).dtype is (x.dtype if floating else tt.int64)
+    assert x.amax().dtype is x.max(0).values.dtype is x.dtype
+    assert x.argmax().dtype is x.max(0).indices.dtype is tt.int64
+    assert x.any().dtype is x.all().dtype is tt.bool_
+    assert x.sum(dtype=tt.float64).dtype is tt.float64
+    assert float(x.sum()) == 6.0
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_functions_of_whole_numbers_give_float32(device: str) -> None:
+    x = tt.tensor([1, 2, 3], device=device)
+    np.testing.assert_allclose(x.exp().numpy(), np.exp([1, 2, 3]), rtol=1e-6)
+    assert x.sqrt().dtype is tt.sigmoid(x).dtype is (x / 2).dtype is tt.float32
+    assert x.abs().dtype is x.neg().dtype is x.square().dtype is tt.int64
+
+
+def test_matrices_of_two_types_are_an_error_that_names_them() -> None:
+    with pytest.raises(DTypeError, match="float32, float64"):
+        tt.matmul(tt.ones(2, 2), tt.ones(2, 2, dtype="float64"))
+    with pytest.raises(DTypeError, match="int64"):
+        tt.matmul(tt.ones(2, 2, dtype="int64"), tt.ones(2, 2, dtype="int64"))
+    with pytest.raises(DTypeError, match="floating point"):
+        tt.tensor([1, 2]).mean()
+
+
+def test_types_have_names_and_one_object_each() -> None:
+    assert tt.ones(1, dtype=np.float64).dtype is tt.ones(1, dtype="float64").dtype is tt.float64
+    assert tt.ones(1, dtype=float).dtype is tt.float32
+    assert repr(tt.int32) == "tapegrad.int32"
+    with pytest.raises(DTypeError, match="float16"):
+        tt.ones(1, dtype="float16")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_casts_cut_off_and_bools_are_zero_or_not(device: str) -> None:
+    x = tt.tensor([-1.7, 0.0, 2.9], device=device)
+    assert x.int().tolist() == [-1, 0, 2]
+    assert x.bool().tolist() == [True, False, True]
+    assert x.double().dtype is tt.float64 and x.long().dtype is tt.int64
+    assert x.to(tt.float32) is x and x.type_as(tt.tensor([1])).dtype is tt.int64
