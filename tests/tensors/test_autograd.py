@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import weakref
 from typing import Any
@@ -53,7 +52,7 @@ def test_a_second_backward_needs_a_graph_that_was_kept() -> None:
         y.backward()
 
 
-@pytest.mark.parametrize("op", [lambda x: x.exp(), lambda x: x * 2, lambda x: x + 1, lambda x: x[0]])
+@pytest.mark.parametrize("op", [lambda x: x.exp(), lambda x: x * x, lambda x: x.softmax(0)])
 def test_a_second_backward_is_an_error_whatever_was_saved(op: Any) -> None:
     y = op(leaf(1.0)).sum()
     y.backward()
@@ -251,14 +250,13 @@ def test_shared_results_are_walked_once() -> None:
 
 def test_what_was_saved_is_let_go_of() -> None:
     x = leaf(*range(10))
-    y = x.exp()
-    saved = weakref.ref(y.exp().sin())
-    z = (x.exp() * 2).exp()
-    memory = weakref.ref(z._node)
+    y = x * 2
+    z = y.sin()
+    saved = weakref.ref(y)
+    del y
+    assert saved() is not None
     z.sum().backward()
-    del z
-    gc.collect()
-    assert saved() is None and memory() is None
+    assert saved() is None
 
 
 def test_gradients_do_not_share_memory() -> None:

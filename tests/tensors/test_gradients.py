@@ -20,10 +20,24 @@ def weighted(case: Case) -> Callable[..., Any]:
     """Return the function of a case with its results summed up to one number."""
 
     def function(*operands: Any) -> Any:
-        outs = [out for out in case(list(operands)) if out.is_floating_point()]
+        outs = [out for out in case(list(operands)) if out.requires_grad]
         return sum(((out * out.new_tensor(weight(out.shape))).sum() for out in outs), start=0.0)
 
     return function
+
+
+def slope(case: Case) -> Callable[..., Any]:
+    """Return the derivative of a case in one direction, as a function of its operands."""
+    function = weighted(case)
+
+    def derivative(*operands: Any) -> Any:
+        wanted = [x for x in operands if x.requires_grad]
+        found = tt.grad(function(*operands), wanted, create_graph=True, allow_unused=True)
+        parts = [each for each in found if each is not None and each.requires_grad]
+        total = sum((part * part.new_tensor(weight(part.shape))).sum() for part in parts)
+        return total if parts else tt.zeros(())
+
+    return derivative
 
 
 def differentiable(case: Case, operands: list[Any]) -> bool:
@@ -39,13 +53,12 @@ def test_first_derivatives_are_those_of_differences(name: str) -> None:
             assert tt.gradcheck(weighted(case), operands)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", [name for name, op in SMOOTH.items() if op.orders > 1])
-def test_second_derivatives_are_those_of_differences(name: str, device: str) -> None:
+def test_second_derivatives_are_those_of_differences(name: str) -> None:
     for case in cases(SMOOTH[name], "float64"):
-        operands = case.tensors(device)
-        if differentiable(case, operands):
-            assert tt.gradgradcheck(weighted(case), operands)
+        operands = case.tensors("cpu")
+        if differentiable(case, operands) and slope(case)(*operands).requires_grad:
+            assert tt.gradcheck(slope(case), operands)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -198,13 +198,19 @@ class _Walk:
         self._heap: list[tuple[int, Node]] = []
         self._wanted = wanted or {}
         self._found = found if found is not None else []
+        #: Gradients of leaves with hooks, which see the whole of it.
+        self._held: dict[int, tuple[Tensor, Tensor]] = {}
         #: Nodes that lead to what is wanted; None: all.
         self.leading: set[Node] | None = None
 
     def add(self, edge: Edge, gradient: Tensor) -> None:
         """Give a gradient to an operand."""
         if not isinstance(edge, tuple):
-            self._leaf(edge, gradient)
+            if edge._hooks or edge._accumulated:
+                held = self._held.get(id(edge))
+                self._held[id(edge)] = edge, gradient if held is None else held[1] + gradient
+            else:
+                self._leaf(edge, gradient)
             return
         node, index = edge
         if self.leading is not None and node not in self.leading:
@@ -244,6 +250,8 @@ class _Walk:
                     self.add(edge, _fit(gradient, node.shapes[i], node.dtypes[i]))
             if not self._retain:
                 node.release()
+        for leaf, gradient in self._held.values():
+            self._leaf(leaf, gradient)
 
 
 def hooked(gradient: Any, hooks: Iterable[Hook]) -> Any:

@@ -9,6 +9,7 @@ from tapegrad import _core
 from tapegrad.errors import GradError
 from tapegrad.tensors.autograd import MODE, Node, backward, enable_grad, no_grad
 from tapegrad.tensors.base import TensorBase
+from tapegrad.tensors.creation import zeros
 from tapegrad.tensors.random import DEFAULT
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class _Checkpoint(Function):
     """Runs a function again on the way back instead of keeping what it computed."""
 
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
+    def forward(ctx: Any, function: Callable[..., Any], anchor: Any, *args: Any) -> Any:
         ctx.function = function
         ctx.state = DEFAULT.get_state()
         ctx.args = [None if isinstance(x, TensorBase) else x for x in args]
@@ -135,9 +136,9 @@ class _Checkpoint(Function):
         saved = iter(ctx.saved_tensors)
         again = [
             next(saved).detach() if x is None and needs is not None else x
-            for x, needs in zip(ctx.args, ctx.needs_input_grad[1:], strict=True)
+            for x, needs in zip(ctx.args, ctx.needs_input_grad[2:], strict=True)
         ]
-        for x, needs in zip(again, ctx.needs_input_grad[1:], strict=True):
+        for x, needs in zip(again, ctx.needs_input_grad[2:], strict=True):
             if needs:
                 x.requires_grad_()
         state = DEFAULT.get_state()
@@ -152,7 +153,7 @@ class _Checkpoint(Function):
         wanted = [(o, g) for o, g in pairs if o.requires_grad]
         if wanted:
             backward([o for o, _ in wanted], [g for _, g in wanted])
-        return (None, *[x.grad if isinstance(x, TensorBase) else None for x in again])
+        return (None, None, *[x.grad if isinstance(x, TensorBase) else None for x in again])
 
 
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
@@ -168,4 +169,5 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
         (2,)
 
     """
-    return _Checkpoint.apply(function, *args)
+    anchor = zeros((), requires_grad=True)  # parameters that the function uses may want gradients
+    return _Checkpoint.apply(function, anchor, *args)
