@@ -286,6 +286,75 @@ nb::object record(nb::handle op, nb::handle plans, const nb::tuple& inputs, cons
     return keep;
 }
 
+// ---- applying ---------------------------------------------------------------------------------
+
+/// Names of attributes, made once.
+PyObject* name_of(const char* text) { return PyUnicode_InternFromString(text); }
+
+nb::object get(nb::handle object, PyObject* name) {
+    nb::object found = nb::steal(PyObject_GetAttr(object.ptr(), name));
+    if (!found.is_valid()) throw nb::python_error();
+    return found;
+}
+
+/// The common device of the operands; nothing where they are not tensors of one, which the caller
+/// then explains. `wanted` tells whether one of them requires gradients.
+PyObject* device_of(const nb::tuple& inputs, bool& wanted) {
+    PyObject* device = nullptr;
+    for (nb::handle each : inputs) {
+        if (each.is_none()) continue;
+        if (!is_state(each.ptr())) return nullptr;
+        auto* state = reinterpret_cast<TensorState*>(each.ptr());
+        if (device && state->device != device) return nullptr;
+        device = state->device;
+        wanted = wanted || state->requires_grad;
+    }
+    return device;
+}
+
+/// Applies an operation of the table: its rule, the device's kernel, the record.
+nb::object apply(nb::handle op, const nb::tuple& inputs, const nb::dict& attrs, bool enabled) {
+    static PyObject *name = name_of("name"), *rule = name_of("rule"), *vjp = name_of("vjp"),
+                    *kernels = name_of("kernels"), *plans = name_of("plans"),
+                    *results = name_of("results"), *tied = name_of("differentiable");
+    bool wanted = false;
+    PyObject* device = device_of(inputs, wanted);
+    if (!device) {
+        nb::module_::import_("tapegrad.tensors.registry")
+            .attr("common_device")(get(op, name), inputs);
+        raise("DTypeError", "expected tensors of one device");
+    }
+    nb::object checked = nb::steal(PyObject_Call(get(op, rule).ptr(), inputs.ptr(), attrs.ptr()));
+    if (!checked.is_valid()) throw nb::python_error();
+    nb::object kernel =
+        nb::steal(PyObject_GetItem(get(device, kernels).ptr(), get(op, name).ptr()));
+    if (!kernel.is_valid()) throw nb::python_error();
+    nb::object arrays = nb::steal(new_tuple(static_cast<Py_ssize_t>(inputs.size())));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        PyObject* each = inputs[i].ptr();
+        PyObject* array = each == Py_None ? each : reinterpret_cast<TensorState*>(each)->array;
+        PyTuple_SET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i), Py_NewRef(array));
+    }
+    nb::object found = nb::steal(PyObject_Call(kernel.ptr(), arrays.ptr(), attrs.ptr()));
+    if (!found.is_valid()) throw nb::python_error();
+    const bool single = PyLong_AsLong(get(op, results).ptr()) == 1;
+    nb::object outs;
+    if (single) {
+        outs = nb::steal(new_tuple(1));
+        PyTuple_SET_ITEM(outs.ptr(), 0, wrap(found, device));
+    } else {
+        const auto count =
+            static_cast<Py_ssize_t>(PyTuple_Check(found.ptr()) ? PyTuple_GET_SIZE(found.ptr()) : 0);
+        outs = nb::steal(new_tuple(count));
+        for (Py_ssize_t i = 0; i < count; ++i)
+            PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(found.ptr(), i), device));
+    }
+    if (wanted && enabled && !get(op, vjp).is_none())
+        record(op, get(op, plans), inputs, nb::borrow<nb::tuple>(outs), attrs, device,
+               static_cast<int>(PyLong_AsLong(get(op, tied).ptr())));
+    return single ? nb::borrow(PyTuple_GET_ITEM(outs.ptr(), 0)) : outs;
+}
+
 /// Whether nothing that a node saved was changed in place since.
 bool unchanged(nb::handle object) {
     auto* node = reinterpret_cast<NodeState*>(object.ptr());
@@ -322,6 +391,10 @@ void bind_record(nb::module_& m) {
                   "outs: tuple[typing.Any, ...], attrs: typing.Any, device: typing.Any, tied: int) "
                   "-> typing.Any"),
           "Notes that an operation made results of operands, for the way back.");
+    m.def("apply", &apply, nb::arg("op"), nb::arg("inputs"), nb::arg("attrs"), nb::arg("enabled"),
+          nb::sig("def apply(op: typing.Any, inputs: tuple[typing.Any, ...], attrs: dict[str, "
+                  "typing.Any], enabled: bool) -> typing.Any"),
+          "Applies an operation of the table: its rule, the device's kernel, the record.");
     m.def("unchanged", &unchanged, nb::arg("node"),
           "Whether nothing that a node saved was changed in place since.");
 }
