@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tapegrad as tg
 from tapegrad import _core, opsdoc
 
 ROOT = Path(__file__).parents[1]
@@ -70,6 +71,21 @@ def test_the_walk_through_one_operation_names_what_it_links_to() -> None:
     named = [text for text, target in links(DOCS / "one-op.md") if target.startswith("../")]
     assert len(named) > 40
     assert all(text.startswith("`") for text in named)
+
+
+def public_names() -> list[Any]:
+    """Names of tapegrad that pages mention: page and name."""
+    mentioned = {
+        (page.stem, name)
+        for page in PAGES
+        for name in re.findall(r"(?<![\w/-])tg\.([A-Za-z_]\w*)", page.read_text(encoding="utf-8"))
+    }
+    return [pytest.param(name, id=f"{page}: {name}") for page, name in sorted(mentioned)]
+
+
+@pytest.mark.parametrize("name", public_names())
+def test_what_a_page_mentions_exists(name: str) -> None:
+    assert hasattr(tg, name)
 
 
 def cells() -> list[Any]:
