@@ -189,6 +189,16 @@ def _cumsum(x: Array, dim: int) -> Array:
 # ---- indices --------------------------------------------------------------------------------------
 
 
+def _checked(index: Array, size: int) -> Array:
+    """Return indices if all of them lie within a size."""
+    if index.size and not (0 <= int(index.min()) and int(index.max()) < size):
+        raise IndexError(
+            f"indices from {int(index.min())} to {int(index.max())} are not all within 0 to "
+            f"{size - 1}"
+        )
+    return index
+
+
 def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
     out = np.zeros(shape, x.dtype)
     np.add.at(out, index, x)
@@ -196,13 +206,13 @@ def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _gather(x: Array, index: Array, dim: int) -> Array:
-    views.checked(index, x.shape[dim])
+    _checked(index, x.shape[dim])
     cut = tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))
     return np.take_along_axis(x[cut], index, dim)
 
 
 def _scatter_add(x: Array, index: Array, y: Array, dim: int) -> Array:
-    views.checked(index, x.shape[dim])
+    _checked(index, x.shape[dim])
     out = x.copy()
     places = list(np.indices(index.shape))
     places[dim] = index
@@ -212,7 +222,7 @@ def _scatter_add(x: Array, index: Array, y: Array, dim: int) -> Array:
 
 def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
     out = np.zeros((*x.shape[:dim], size, *x.shape[dim + 1 :]), x.dtype)
-    np.add.at(np.moveaxis(out, dim, 0), views.checked(index, size), np.moveaxis(x, dim, 0))
+    np.add.at(np.moveaxis(out, dim, 0), _checked(index, size), np.moveaxis(x, dim, 0))
     return out
 
 
@@ -509,8 +519,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "put_add": _put_add,
     "gather": _gather,
     "scatter_add": _scatter_add,
-    "index_select": lambda x, index, dim: np.take(x, views.checked(index, x.shape[dim]), dim),
+    "index_select": lambda x, index, dim: np.take(x, _checked(index, x.shape[dim]), dim),
     "index_add": _index_add,
+    "embedding": lambda weight, index, padding_idx: weight[_checked(index, weight.shape[0])],
     "matmul": np.matmul,
     "linear": _linear,
     "conv2d": _conv2d,

@@ -75,15 +75,4 @@ def kernels(empty: Any) -> dict[str, Any]:
         "place": place,
         "cat": lambda *arrays, dim: cat(*arrays, dim=dim, empty=empty),
         "pad": lambda x, widths, value: pad(x, widths, value, empty),
-        "embedding": lambda weight, index, padding_idx: weight[checked(index, weight.shape[0])],
     }
-
-
-def checked(index: Array, size: int) -> Array:
-    """Return indices if all of them lie within a size."""
-    if index.size and not (0 <= int(index.min()) and int(index.max()) < size):
-        raise IndexError(
-            f"indices from {int(index.min())} to {int(index.max())} are not all within 0 to "
-            f"{size - 1}"
-        )
-    return index
