@@ -39,7 +39,9 @@ def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
 def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """Treat an array without dimensions as one element."""
     return lambda *arrays, dim: (
-        kernel(*arrays, dim) if arrays[0].ndim else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
+        kernel(*arrays, dim)
+        if arrays[0].ndim
+        else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
     )
 
 
@@ -163,9 +165,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_pool2d": _tensor.max_pool2d,
     "max_pool2d_backward": lambda g, places, shape: _tensor.max_pool2d_backward(g, places, shape),
     "avg_pool2d": _tensor.avg_pool2d,
-    "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(
-        g, shape, **attrs
-    ),
+    "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(g, shape, **attrs),
     "adaptive_avg_pool2d": lambda x, size: _tensor.adaptive_avg_pool2d(x, size),
     "adaptive_avg_pool2d_backward": lambda g, shape: _tensor.adaptive_avg_pool2d_backward(g, shape),
     "batch_norm_train": _tensor.batch_norm,

@@ -356,9 +356,7 @@ def grad(
             )
     found: list[Any] = [None] * len(targets)
     leaves = {id(each): place for place, each in enumerate(targets) if each._node is None}
-    wanted = {
-        (each._node, each._index): place for place, each in enumerate(targets) if each._node
-    }
+    wanted = {(each._node, each._index): place for place, each in enumerate(targets) if each._node}
 
     def leaf(tensor: Tensor, gradient: Tensor) -> None:
         place = leaves.get(id(tensor))

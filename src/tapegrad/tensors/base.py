@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -183,7 +184,10 @@ class TensorBase(_core.TensorState):
         return self._cell
 
     def _is_view(self) -> bool:
-        return isinstance(self._array.base, type(self._array))
+        """Tell whether it lies on memory that somebody else holds, too."""
+        base = self._array.base
+        alone = 3  # references: the array's, `base`, the argument
+        return isinstance(base, type(self._array)) and getrefcount(base) > alone
 
     def _changed(self) -> None:
         """Note a change in place."""

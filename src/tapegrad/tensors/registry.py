@@ -91,9 +91,7 @@ class Op:
             try:
                 place = x._device
             except AttributeError:
-                raise DTypeError(
-                    f"{self.name}: expected tensors, got {type(x).__name__}"
-                ) from None
+                raise DTypeError(f"{self.name}: expected tensors, got {type(x).__name__}") from None
             if place is not device:
                 device = place if device is None else common_device(self.name, inputs)
             wanted = wanted or x._requires_grad

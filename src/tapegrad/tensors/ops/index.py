@@ -13,7 +13,7 @@ from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.shape import view_of
-from tapegrad.tensors.registry import Draw, Sample, define, moved
+from tapegrad.tensors.registry import Draw, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -111,6 +111,7 @@ def setitem(x: Tensor, index: Any, value: Any) -> None:
 
     items, _ = _plain(x, index)
     source = scalar_like(value, x)
+    common_device("x[...] = y", (x, source))
     if x._requires_grad or source._requires_grad:
         _recorded_setitem(x, items, source)
         return

@@ -36,7 +36,11 @@ _RESHAPE = define(
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g.reshape(node.shapes[0]),
     cost=lambda x, **_: _FREE,
-    samples=[Sample((3, 4), shape=(2, 6)), Sample((2, 3, 4), shape=(-1,)), Sample((), shape=(1, 1))],
+    samples=[
+        Sample((3, 4), shape=(2, 6)),
+        Sample((2, 3, 4), shape=(-1,)),
+        Sample((), shape=(1, 1)),
+    ],
     benchmark="reshape",
 )
 
@@ -61,7 +65,7 @@ def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(count // known if size == -1 else size for size in wanted)
 
 
-@composite(Sample((3, 4), shape=(2, 6)))
+@composite(Sample((3, 4), shape=(3, 2, 2)))
 def view(x: Tensor, *shape: Any) -> Tensor:
     """Return the same memory in another shape; an error where that needs a copy."""
     found = reshape(x, *shape)
