@@ -30,7 +30,8 @@ class Parameter(Tensor):
                 f"Parameter: expected a Tensor, got {type(values).__name__}; "
                 "make one with tapegrad.tensor(...)"
             )
-        self.__dict__.update(values.detach().__dict__)
+        self._array, self._device = values._array, values._device
+        self._cell = values._version_cell()
         self.requires_grad = requires_grad
 
     def __repr__(self) -> str:

@@ -1,17 +1,26 @@
-"""Tapegrad: record, compile, and replay at single points, in batches or in a native loop."""
+"""Tapegrad: scalar graphs at single points, in batches or in a native loop; tensors, eager."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import tapegrad.scalar as tg
-from tapegrad import __version__
+from tapegrad import __version__, tensors
 from tapegrad.worker import graphs
-from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Unsupported, Work
+from tapegrad.worker.adapter import (
+    Adapter,
+    AnyArray,
+    Phase,
+    Unsupported,
+    Work,
+    input_dtype,
+    named_gradients,
+    named_outputs,
+)
 from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import (
     MANY,
@@ -25,6 +34,9 @@ from tapegrad.worker.evaluator import (
     keeps_denormals,
 )
 from tapegrad.worker.graphs import Floats, Kind, OpList
+from tapegrad.worker.operators import outputs_of
+from tapegrad.worker.operators.tapegrad import OPERATORS
+from tapegrad.worker.owned import Owned
 
 ADAPTERS = {
     "tapegrad": "Tapegrad",
@@ -60,9 +72,9 @@ def record(ops: OpList) -> Recorded:
 
 
 class Tapegrad(Adapter):
-    """One call of the program for each point."""
+    """Operators on tensors, one after the other; of graphs, one call of the program for each point."""
 
-    dtypes = ("float64",)
+    operators = OPERATORS
     #: What it computes in, if not in float64.
     precision: str | None = None
     ops_per_call = 1_000_000
@@ -76,8 +88,66 @@ class Tapegrad(Adapter):
         kept = keeps_denormals(self._evaluate, self.precision)
         return {"instruction set": tg.isa(), "keeps denormals": kept}
 
+    def configure(self) -> None:
+        """Set the threads of tensors."""
+        tensors.set_num_threads(self.threads)
+
+    def operation(
+        self, case: Case, function: Callable[..., Any], arrays: Mapping[str, AnyArray]
+    ) -> Work:
+        """Make an operator ready, with the gradients that the case asks for."""
+        inputs = [
+            tensors.tensor(
+                arrays[array.name].astype(input_dtype(array.kind, case.dtype))
+            ).requires_grad_(array.grad)
+            for array in case.inputs
+        ]
+        wrt = [tensor for tensor in inputs if tensor.requires_grad]
+        cotangents: list[Any] = []
+        owned = Owned(cotangents, _address, lambda _, each: each.clone())
+        residuals: list[Any] = []
+
+        def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
+            with tensors.no_grad():
+                for array, tensor in zip(case.inputs, inputs, strict=True):
+                    tensor.copy_(tensors.as_tensor(arrays[array.name], dtype=tensor.dtype))
+            cotangents[:] = [tensors.tensor(value, dtype=case.dtype) for value in given]
+            residuals[:] = outputs_of(forward()) if given else ()
+
+        def forward() -> Any:
+            return function(*inputs)
+
+        def backward() -> Any:
+            return owned(_gradients(residuals, wrt, cotangents, retain_graph=True))
+
+        def step() -> Any:
+            outputs = function(*inputs)
+            return outputs, owned(_gradients(outputs_of(outputs), wrt, cotangents))
+
+        def inference() -> Any:
+            with tensors.no_grad():
+                return function(*inputs)
+
+        def read(phase: str, result: Any) -> dict[str, AnyArray]:
+            outputs, gradients = result if phase == "step" else (result, ())
+            if phase == "backward":
+                outputs, gradients = (), result
+            shown = [each.detach().numpy() for each in outputs_of(outputs)]
+            names = case.wrt if gradients else ()
+            return named_outputs(shown) | named_gradients(
+                names, [each.detach().numpy() for each in gradients]
+            )
+
+        calls = {"forward": forward, "inference": inference}
+        if wrt:
+            calls |= {"backward": backward, "step": step}
+        phases = {name: Phase(call) for name, call in calls.items()}
+        return Work(phases=phases, feed=feed, arrays=read)
+
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a graph ready."""
+        if case.dtype != "float64":
+            raise Unsupported("scalar graphs are of float64")
         if case.op == "call":
             return self._one_call(case, arrays)
         contender = Evaluator(
@@ -124,8 +194,29 @@ class Tapegrad(Adapter):
         )
 
 
+def _address(tensor: Any) -> int:
+    """Return where a tensor's memory begins; 0 if all its elements are one."""
+    array = tensor._array
+    shared = array.size > 1 and not any(array.strides)
+    return 0 if shared else int(array.__array_interface__["data"][0])
+
+
+def _gradients(
+    outputs: Sequence[Any], wrt: Sequence[Any], cotangents: Sequence[Any], retain_graph: bool = False
+) -> Sequence[Any]:
+    """Return the gradients by `wrt`; results that have none are left out."""
+    pairs = [
+        (out, weight) for out, weight in zip(outputs, cotangents, strict=False) if out.requires_grad
+    ]
+    return tensors.grad(
+        [out for out, _ in pairs], wrt, [weight for _, weight in pairs], retain_graph=retain_graph
+    )
+
+
 class TapegradBatch(Tapegrad):
     """All points in one call."""
+
+    operators: Mapping[str, Callable[..., Any]] = {}
 
     ops_per_call = MANY
 
@@ -158,6 +249,8 @@ class TapegradBatchFloat32(TapegradBatch):
 
 class TapegradLoop(Tapegrad):
     """Gradient steps inside the engine."""
+
+    operators: Mapping[str, Callable[..., Any]] = {}
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make gradient steps ready."""

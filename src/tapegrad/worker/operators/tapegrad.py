@@ -1,0 +1,155 @@
+"""Calls of tapegrad's tensors."""
+
+# Calls take inputs by place and attributes by name, which lambdas give them.
+# ruff: noqa: PLR0917, PLW0108
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tapegrad.tensors as tg
+
+
+def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return tg.batch_norm(x, None, None, weight, bias, training=True, eps=eps)
+
+
+def _batch_norm_training(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    """Normalise; a momentum of one leaves this batch's own statistics in the running ones."""
+    y = tg.batch_norm(x, mean, var, weight, bias, training=True, momentum=1.0, eps=eps)
+    return y, mean, var
+
+
+def _batch_norm_inference(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+    return tg.batch_norm(x, mean, var, weight, bias, eps=eps)
+
+
+def _multi_head_attention(
+    x: Any, weight: Any, bias: Any, out_weight: Any, out_bias: Any, heads: int
+) -> Any:
+    batch, length, width = x.shape
+    parts = tg.linear(x, weight, bias).chunk(3, -1)
+    q, k, v = (each.reshape(batch, length, heads, -1).transpose(1, 2) for each in parts)
+    joined = tg.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+    return tg.linear(joined, out_weight, out_bias)
+
+
+@tg.elementwise
+def _sgd(p: Any, g: Any, lr: Any, decay: Any) -> Any:
+    return p - lr * (g + decay * p)
+
+
+@tg.elementwise
+def _momentum(p: Any, g: Any, v: Any, lr: Any, momentum: Any, nesterov: Any) -> Any:
+    v = g + momentum * v
+    return p - lr * (nesterov * (g + momentum * v) + (1 - nesterov) * v), v
+
+
+OPERATORS: Mapping[str, Callable[..., Any]] = {
+    # unary
+    "exp": tg.exp,
+    "log": tg.log,
+    "sqrt": tg.sqrt,
+    "rsqrt": tg.rsqrt,
+    "sin": tg.sin,
+    "tanh": tg.tanh,
+    "sigmoid": tg.sigmoid,
+    "erf": tg.erf,
+    "abs": tg.abs,
+    "square": tg.square,
+    # binary, with broadcasting
+    "add": tg.add,
+    "sub": tg.sub,
+    "mul": tg.mul,
+    "div": tg.div,
+    "maximum": tg.maximum,
+    "pow": lambda x, exponent: x**exponent,
+    # activations
+    "relu": tg.relu,
+    "gelu": tg.gelu,
+    "silu": tg.silu,
+    "elu": tg.elu,
+    "leaky_relu": lambda x, slope: tg.leaky_relu(x, slope),
+    "softplus": tg.softplus,
+    # selection
+    "where": lambda mask, x, y: tg.where(mask > 0, x, y),
+    "clip": tg.clamp,
+    # reductions
+    "sum": tg.sum,
+    "mean": tg.mean,
+    "amax": tg.amax,
+    "amin": tg.amin,
+    "prod": tg.prod,
+    "var": tg.var,
+    "logsumexp": tg.logsumexp,
+    "cumsum": tg.cumsum,
+    "argmax": tg.argmax,
+    "argmin": tg.argmin,
+    # products
+    "matmul": tg.matmul,
+    "bmm": lambda a, b, transpose_b: tg.bmm(a, b.transpose(1, 2) if transpose_b else b),
+    "linear": tg.linear,
+    "matvec": tg.matmul,
+    "einsum": lambda a, b, equation: tg.einsum(equation, a, b),
+    # convolutions
+    **dict.fromkeys(
+        (
+            "conv2d",
+            "conv2d_pointwise",
+            "conv2d_wide",
+            "conv2d_strided",
+            "conv2d_dilated",
+            "conv2d_grouped",
+            "conv2d_depthwise",
+        ),
+        tg.conv2d,
+    ),
+    # pooling
+    "max_pool2d": lambda x, kernel, stride, padding: tg.max_pool2d(x, kernel, stride, padding),
+    "avg_pool2d": lambda x, kernel, stride: tg.avg_pool2d(x, kernel, stride),
+    "global_avg_pool2d": lambda x: x.mean((2, 3)),
+    "adaptive_avg_pool2d": lambda x, parts: tg.adaptive_avg_pool2d(x, parts),
+    # normalisation
+    "layer_norm": lambda x, weight, bias, eps: tg.layer_norm(x, x.shape[-1:], weight, bias, eps),
+    "batch_norm": _batch_norm,
+    "batch_norm_training": _batch_norm_training,
+    "batch_norm_inference": _batch_norm_inference,
+    # softmax
+    "softmax": tg.softmax,
+    "log_softmax": tg.log_softmax,
+    # losses
+    "cross_entropy": tg.cross_entropy,
+    "nll_loss": tg.nll_loss,
+    "mse_loss": tg.mse_loss,
+    "l1_loss": tg.l1_loss,
+    "bce_with_logits": tg.binary_cross_entropy_with_logits,
+    # lookups
+    "embedding": tg.embedding,
+    "gather": lambda x, index: tg.gather(x, 1, index),
+    "index_select": lambda x, index, dim: tg.index_select(x, dim, index),
+    # shape
+    "concat": lambda x, y, dim: tg.cat((x, y), dim),
+    "stack": lambda x, y, dim: tg.stack((x, y), dim),
+    "transpose": lambda x: x.t().clone(),
+    "permute": lambda x, dims: x.permute(dims).clone(),
+    "reshape": lambda x, shape: tg.reshape(x, shape),
+    "slice": lambda x, step: x[:, ::step].clone(),
+    "flip": lambda x, dim: tg.flip(x, (dim,)).clone(),
+    "broadcast_to": lambda x, shape: x.expand(shape).clone(),
+    "triu": tg.triu,
+    # random
+    "dropout": tg.dropout,
+    "random_uniform": lambda seed, like: tg.rand_like(like),
+    "random_normal": lambda seed, like: tg.randn_like(like),
+    # optimiser updates
+    "sgd": lambda p, g, lr, decay: _sgd(p, g, lr, decay),
+    "momentum": lambda p, g, v, lr, momentum, nesterov: _momentum(
+        p, g, v, lr, momentum, float(nesterov)
+    ),
+    # attention
+    "scaled_dot_product_attention": lambda q, k, v, causal: tg.scaled_dot_product_attention(
+        q, k, v, is_causal=causal
+    ),
+    "multi_head_attention": _multi_head_attention,
+}
