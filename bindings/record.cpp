@@ -20,6 +20,8 @@ namespace {
 struct TensorState {
     PyObject_HEAD PyObject *array, *device, *node, *cell, *hooks, *accumulated, *grad, *weak;
     int index;
+    /// Of a view: the epoch of its memory's history when it was taken; else -1.
+    int seen;
     char requires_grad;
 };
 
@@ -79,6 +81,12 @@ void dealloc(PyObject* object) {
     Py_TRASHCAN_END
 }
 
+PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
+    PyObject* object = type->tp_alloc(type, 0);
+    if (object) reinterpret_cast<TensorState*>(object)->seen = -1;
+    return object;
+}
+
 void dealloc_tensor(PyObject* object) {
     if (reinterpret_cast<TensorState*>(object)->weak) PyObject_ClearWeakRefs(object);
     dealloc<clear_tensor>(object);
@@ -94,6 +102,7 @@ PyMemberDef tensor_members[] = {
     OBJECT(TensorState, "_accumulated", accumulated),
     OBJECT(TensorState, "grad", grad),
     {"_index", T_INT, offsetof(TensorState, index), 0, nullptr},
+    {"_seen", T_INT, offsetof(TensorState, seen), 0, nullptr},
     {"_requires_grad", T_BOOL, offsetof(TensorState, requires_grad), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorState, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
@@ -148,6 +157,7 @@ bool is_state(PyObject* object) { return PyObject_TypeCheck(object, tensor_state
 PyObject* wrap(nb::handle array, nb::handle device) {
     auto* self = reinterpret_cast<TensorState*>(tensor_type->tp_alloc(tensor_type, 0));
     if (!self) throw nb::python_error();
+    self->seen = -1;
     self->array = nb::borrow(array).release().ptr();
     self->device = nb::borrow(device).release().ptr();
     return reinterpret_cast<PyObject*>(self);
@@ -155,26 +165,40 @@ PyObject* wrap(nb::handle array, nb::handle device) {
 
 // ---- recording --------------------------------------------------------------------------------
 
+// A tensor's memory has a cell, shared by all its views: how often the elements were changed in
+// place, and in which epoch of its history they are, which begins anew when such a change is
+// recorded.
+constexpr Py_ssize_t version = 0, epoch = 1;
+
+long long count_in(PyObject* cell, Py_ssize_t place) {
+    if (!cell || cell == Py_None) return 0;
+    return PyLong_AsLongLong(PyList_GET_ITEM(cell, place));
+}
+
+/// A view whose base has got another history since has the wrong one.
+void check_view(const TensorState* tensor) {
+    if (tensor->seen >= 0 && count_in(tensor->cell, epoch) != tensor->seen)
+        raise("GradError",
+              "a view was taken before what it looks at was changed in place, and has its gradient "
+              "no longer; take the view after the change");
+}
+
 /// Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it is.
 PyObject* edge_of(TensorState* tensor) {
     if (!tensor->requires_grad) return Py_NewRef(Py_None);
+    check_view(tensor);
     if (!tensor->node || tensor->node == Py_None)
         return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
     return Py_BuildValue("(Oi)", tensor->node, tensor->index);
 }
 
-long long version_of(PyObject* cell) {
-    if (!cell || cell == Py_None) return 0;
-    return PyLong_AsLongLong(PyList_GET_ITEM(cell, 0));
-}
+long long version_of(PyObject* cell) { return count_in(cell, version); }
 
 /// The counter of changes in place, made when first needed.
 PyObject* cell_of(TensorState* tensor) {
     if (!tensor->cell || tensor->cell == Py_None) {
-        PyObject* zero = PyLong_FromLong(0);
-        PyObject* cell = PyList_New(1);
-        if (!zero || !cell) throw nb::python_error();
-        PyList_SET_ITEM(cell, 0, zero);
+        PyObject* cell = Py_BuildValue("[ii]", 0, 0);
+        if (!cell) throw nb::python_error();
         Py_XSETREF(tensor->cell, cell);
     }
     return tensor->cell;
@@ -316,7 +340,8 @@ PyObject* device_of(const nb::tuple& inputs, bool& wanted) {
 nb::object apply(nb::handle op, const nb::tuple& inputs, const nb::dict& attrs, bool enabled) {
     static PyObject *name = name_of("name"), *rule = name_of("rule"), *vjp = name_of("vjp"),
                     *kernels = name_of("kernels"), *plans = name_of("plans"),
-                    *results = name_of("results"), *tied = name_of("differentiable");
+                    *results = name_of("results"), *tied = name_of("differentiable"),
+                    *total = name_of("total");
     bool wanted = false;
     PyObject* device = device_of(inputs, wanted);
     if (!device) {
@@ -324,8 +349,10 @@ nb::object apply(nb::handle op, const nb::tuple& inputs, const nb::dict& attrs, 
             .attr("common_device")(get(op, name), inputs);
         raise("DTypeError", "expected tensors of one device");
     }
-    nb::object checked = nb::steal(PyObject_Call(get(op, rule).ptr(), inputs.ptr(), attrs.ptr()));
-    if (!checked.is_valid()) throw nb::python_error();
+    if (get(op, total).is(nb::bool_(false))) {
+        nb::object shape = nb::steal(PyObject_Call(get(op, rule).ptr(), inputs.ptr(), attrs.ptr()));
+        if (!shape.is_valid()) throw nb::python_error();
+    }
     nb::object kernel =
         nb::steal(PyObject_GetItem(get(device, kernels).ptr(), get(op, name).ptr()));
     if (!kernel.is_valid()) throw nb::python_error();
@@ -395,6 +422,15 @@ void bind_record(nb::module_& m) {
           nb::sig("def apply(op: typing.Any, inputs: tuple[typing.Any, ...], attrs: dict[str, "
                   "typing.Any], enabled: bool) -> typing.Any"),
           "Applies an operation of the table: its rule, the device's kernel, the record.");
+    m.def(
+        "edge_of",
+        [](nb::handle tensor) {
+            if (!is_state(tensor.ptr())) raise("DTypeError", "edge_of: expected a tensor");
+            return nb::steal(edge_of(reinterpret_cast<TensorState*>(tensor.ptr())));
+        },
+        nb::arg("tensor"), nb::sig("def edge_of(tensor: TensorState) -> typing.Any"),
+        "Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it "
+        "is; None if it has none.");
     m.def("unchanged", &unchanged, nb::arg("node"),
           "Whether nothing that a node saved was changed in place since.");
 }

@@ -110,6 +110,27 @@ def test_a_change_through_a_view_or_a_write_is_seen() -> None:
             y.backward()
 
 
+def test_a_change_below_an_expanded_view_is_seen() -> None:
+    x, w = tt.ones(3, 1), tt.ones(3, 2, requires_grad=True)
+    y = (x.expand(3, 2) * w).sum()
+    x.add_(1)
+    with pytest.raises(GradError, match="changed in place"):
+        y.backward()
+
+
+def test_what_was_copied_is_no_view() -> None:
+    x = tt.ones(2, 3, requires_grad=True)
+    for y in (
+        x.T.reshape(6),
+        tt.embedding(tt.tensor([[0, 1]]), x),
+        (x * 2).reshape(6),
+        x.logsumexp(0),
+    ):
+        y.add_(1.0)
+    with pytest.raises(GradError, match="a view cannot"):
+        x.reshape(6).add_(1.0)
+
+
 def test_what_is_not_needed_may_change() -> None:
     x = tt.tensor([1.0, 2.0], requires_grad=True)
     y = x + 1
@@ -157,6 +178,8 @@ def test_expanded_and_read_only_memory_is_not_written() -> None:
         x.add_(1)
     with pytest.raises((ShapeError, ValueError)):
         x[0] = 1.0
+    with pytest.raises((ShapeError, ValueError), match="read-only"):
+        tt.ones(3, 1).expand(3, 2).add_(1)
     assert array.tolist() == [1, 1, 1]
 
 

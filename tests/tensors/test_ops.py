@@ -23,9 +23,7 @@ def answers(torch: Torch, name: str, dtype: str) -> Any:
     return _ANSWERS[key]
 
 
-def gradients(
-    outs: tuple[Any, ...], operands: list[Any], create_graph: bool = False
-) -> list[Any]:
+def gradients(outs: tuple[Any, ...], operands: list[Any], create_graph: bool = False) -> list[Any]:
     """Return the gradients of a weighted sum of results, as arrays."""
     smooth = [out for out in outs if out.requires_grad]
     wanted = [x for x in operands if x.requires_grad]
@@ -42,9 +40,7 @@ def gradients(
 def test_values_and_gradients_are_those_of_pytorch(
     torch: Torch, name: str, dtype: str, device: str
 ) -> None:
-    for case, expected in zip(
-        cases(PUBLIC[name], dtype), answers(torch, name, dtype), strict=True
-    ):
+    for case, expected in zip(cases(PUBLIC[name], dtype), answers(torch, name, dtype), strict=True):
         for layout in LAYOUTS:
             operands = case.tensors(device, layout)
             outs = case(operands)

@@ -49,7 +49,9 @@ def test_types_are_the_same_on_both_devices(op: str) -> None:
 def test_reductions_keep_floats_and_widen_whole_numbers(kind: str, device: str) -> None:
     x = tt.ones((2, 3), dtype=kind, device=device)
     floating = x.is_floating_point()
-    assert x.sum().dtype is x.prod().dtype is x.cumsum(0).dtype is (x.dtype if floating else tt.int64)
+    assert (
+        x.sum().dtype is x.prod().dtype is x.cumsum(0).dtype is (x.dtype if floating else tt.int64)
+    )
     assert x.amax().dtype is x.max(0).values.dtype is x.dtype
     assert x.argmax().dtype is x.max(0).indices.dtype is tt.int64
     assert x.any().dtype is x.all().dtype is tt.bool_

@@ -11,6 +11,7 @@ from typing import Any
 from tapegrad import _tensor
 from tapegrad._core import pointwise
 from tapegrad.backends import Backend, views
+from tapegrad.errors import OptionError
 
 try:
     from tapegrad import _onednn
@@ -27,7 +28,7 @@ def _reduce(op: str) -> Callable[..., Array]:
 def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
     def kernel(x: Array, dim: int) -> tuple[Array, Array]:
         if not x.ndim:
-            return x.copy(), _tensor.reduce("sum", x != x, (), False)
+            return x.copy(), _zeros((), "int64")
         values, places = _tensor.arg_reduce(op, x, dim)
         shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
         return values.reshape(shape), places.reshape(shape)
@@ -38,7 +39,9 @@ def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
 def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
     """Treat an array without dimensions as one element."""
     return lambda *arrays, dim: (
-        kernel(*arrays, dim) if arrays[0].ndim else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
+        kernel(*arrays, dim)
+        if arrays[0].ndim
+        else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
     )
 
 
@@ -76,6 +79,11 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
 def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
     shape = (*x.shape[:dim], size, *x.shape[dim + 1 :])
     return _tensor.index_add(_zeros(shape, x.dtype), dim, index, x)
+
+
+def _embedding(weight: Array, index: Array, padding_idx: int) -> Array:
+    rows = _tensor.index_select(weight, 0, index.reshape(-1))
+    return rows.reshape(*index.shape, weight.shape[1])
 
 
 # ---- matrices and images --------------------------------------------------------------------------
@@ -131,6 +139,7 @@ def _cast(x: Array, dtype: Any) -> Array:
 
 _ADD = pointwise.op_number("add")
 KERNELS: dict[str, Callable[..., Any]] = {
+    "expand": pointwise.expand,
     "clone": _copy,
     "cast": _cast,
     "where": pointwise.select,
@@ -148,6 +157,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "scatter_add": lambda x, index, y, dim: _tensor.scatter_add(x, dim, index, y),
     "index_select": lambda x, index, dim: _tensor.index_select(x, dim, index),
     "index_add": _index_add,
+    "embedding": _embedding,
     "matmul": _matmul,
     "linear": _linear,
     "conv2d": _conv2d,
@@ -156,9 +166,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_pool2d": _tensor.max_pool2d,
     "max_pool2d_backward": lambda g, places, shape: _tensor.max_pool2d_backward(g, places, shape),
     "avg_pool2d": _tensor.avg_pool2d,
-    "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(
-        g, shape, **attrs
-    ),
+    "avg_pool2d_backward": lambda g, shape, **attrs: _tensor.avg_pool2d_backward(g, shape, **attrs),
     "adaptive_avg_pool2d": lambda x, size: _tensor.adaptive_avg_pool2d(x, size),
     "adaptive_avg_pool2d_backward": lambda g, shape: _tensor.adaptive_avg_pool2d_backward(g, shape),
     "batch_norm_train": _tensor.batch_norm,
@@ -205,3 +213,26 @@ class Cpu(Backend):
 
 
 BACKEND = Cpu()
+
+
+def set_num_threads(threads: int) -> None:
+    """Set how many threads the kernels of the CPU use; all cores if never called.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> tg.set_num_threads(2)
+        >>> tg.get_num_threads()
+        2
+
+    """
+    if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
+        raise OptionError(f"set_num_threads: expected a number of at least 1, got {threads!r}")
+    pointwise.set_num_threads(threads)
+    _tensor.set_num_threads(threads)
+    if _onednn is not None:
+        _onednn.set_num_threads(threads)
+
+
+def get_num_threads() -> int:
+    """Return how many threads the kernels of the CPU use."""
+    return _tensor.get_num_threads()

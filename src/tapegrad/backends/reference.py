@@ -189,6 +189,16 @@ def _cumsum(x: Array, dim: int) -> Array:
 # ---- indices --------------------------------------------------------------------------------------
 
 
+def _checked(index: Array, size: int) -> Array:
+    """Return indices if all of them lie within a size."""
+    if index.size and not (0 <= int(index.min()) and int(index.max()) < size):
+        raise IndexError(
+            f"indices from {int(index.min())} to {int(index.max())} are not all within 0 to "
+            f"{size - 1}"
+        )
+    return index
+
+
 def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
     out = np.zeros(shape, x.dtype)
     np.add.at(out, index, x)
@@ -196,13 +206,13 @@ def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
 
 
 def _gather(x: Array, index: Array, dim: int) -> Array:
-    views.checked(index, x.shape[dim])
+    _checked(index, x.shape[dim])
     cut = tuple(slice(None) if d == dim else slice(n) for d, n in enumerate(index.shape))
     return np.take_along_axis(x[cut], index, dim)
 
 
 def _scatter_add(x: Array, index: Array, y: Array, dim: int) -> Array:
-    views.checked(index, x.shape[dim])
+    _checked(index, x.shape[dim])
     out = x.copy()
     places = list(np.indices(index.shape))
     places[dim] = index
@@ -212,7 +222,7 @@ def _scatter_add(x: Array, index: Array, y: Array, dim: int) -> Array:
 
 def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
     out = np.zeros((*x.shape[:dim], size, *x.shape[dim + 1 :]), x.dtype)
-    np.add.at(np.moveaxis(out, dim, 0), views.checked(index, size), np.moveaxis(x, dim, 0))
+    np.add.at(np.moveaxis(out, dim, 0), _checked(index, size), np.moveaxis(x, dim, 0))
     return out
 
 
@@ -236,7 +246,13 @@ def _windows(
 
 
 def _conv2d(
-    x: Array, weight: Array, bias: Array | None, stride: Any, padding: Any, dilation: Any, groups: int
+    x: Array,
+    weight: Array,
+    bias: Array | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
 ) -> Array:
     seen = _windows(x, weight.shape[2:], stride, padding, dilation)
     n, _, h, w = seen.shape[:4]
@@ -259,7 +275,9 @@ def _input_grad(
     g: Array, weight: Array, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Array:
     n, c, height, width = shape
-    padded = np.zeros((n, groups, c // groups, height + 2 * padding[0], width + 2 * padding[1]), g.dtype)
+    padded = np.zeros(
+        (n, groups, c // groups, height + 2 * padding[0], width + 2 * padding[1]), g.dtype
+    )
     split = g.reshape(n, groups, -1, *g.shape[2:])
     kernel = weight.reshape(groups, -1, *weight.shape[1:])
     for i in range(weight.shape[2]):
@@ -267,7 +285,9 @@ def _input_grad(
             part = np.einsum("ngohw,goc->ngchw", split, kernel[..., i, j], optimize=True)
             top, left = i * dilation[0], j * dilation[1]
             padded[
-                :, :, :,
+                :,
+                :,
+                :,
                 top : top + stride[0] * g.shape[2] : stride[0],
                 left : left + stride[1] * g.shape[3] : stride[1],
             ] += part
@@ -392,7 +412,9 @@ def _per_channel(x: Array | None, ndim: int) -> Any:
     return 1.0 if x is None else x.reshape(1, -1, *[1] * (ndim - 2))
 
 
-def _batch_norm(x: Array, weight: Array | None, bias: Array | None, eps: float) -> tuple[Array, ...]:
+def _batch_norm(
+    x: Array, weight: Array | None, bias: Array | None, eps: float
+) -> tuple[Array, ...]:
     dims = tuple(d for d in range(x.ndim) if d != 1)
     normal, mean, var, rstd = _standardised(x, dims, eps)
     shift = 0.0 if bias is None else _per_channel(bias, x.ndim)
@@ -509,8 +531,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "put_add": _put_add,
     "gather": _gather,
     "scatter_add": _scatter_add,
-    "index_select": lambda x, index, dim: np.take(x, views.checked(index, x.shape[dim]), dim),
+    "index_select": lambda x, index, dim: np.take(x, _checked(index, x.shape[dim]), dim),
     "index_add": _index_add,
+    "embedding": lambda weight, index, padding_idx: weight[_checked(index, weight.shape[0])],
     "matmul": np.matmul,
     "linear": _linear,
     "conv2d": _conv2d,
@@ -527,7 +550,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
     "softmax": _softmax,
-    "softmax_backward": lambda g, y, dim: y * (g - (g * y).sum(dim if y.ndim else (), keepdims=True)),
+    "softmax_backward": lambda g, y, dim: (
+        y * (g - (g * y).sum(dim if y.ndim else (), keepdims=True))
+    ),
     "log_softmax": _log_softmax,
     "log_softmax_backward": lambda g, y, dim: (
         g - np.exp(y) * g.sum(dim if y.ndim else (), keepdims=True)
@@ -587,7 +612,8 @@ class Reference(Backend):
         with np.errstate(all="ignore"):
             self._run(listing["instructions"], values)
         found = [
-            np.array(np.broadcast_to(values[each], shape), dtype=kind) for each in listing["outputs"]
+            np.array(np.broadcast_to(values[each], shape), dtype=kind)
+            for each in listing["outputs"]
         ]
         if out is None:
             return tuple(found)

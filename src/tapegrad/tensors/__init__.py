@@ -4,6 +4,7 @@ import sys
 
 from tapegrad._core import set_tensors
 from tapegrad.backends import device
+from tapegrad.backends.cpu import get_num_threads, set_num_threads
 from tapegrad.tensors import creation, ops, random
 from tapegrad.tensors.autograd import (
     backward,
@@ -46,6 +47,7 @@ __all__ = [
     "enable_grad",
     "float32",
     "float64",
+    "get_num_threads",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -56,6 +58,7 @@ __all__ = [
     "is_tensor",
     "no_grad",
     "set_grad_enabled",
+    "set_num_threads",
 ]
 for _part in (creation, random, *ops.FILES):
     __all__ += [name for name in _part.__all__ if name not in __all__]

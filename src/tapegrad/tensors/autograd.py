@@ -171,13 +171,6 @@ class Node(_core.NodeState):
         return f"<{self.op.name} backward>"
 
 
-def edge_of(tensor: Tensor) -> Edge:
-    """Return where a tensor's gradient goes."""
-    if not tensor._requires_grad:
-        return None
-    return tensor if tensor._node is None else (tensor._node, tensor._index)
-
-
 # ---- the walk -------------------------------------------------------------------------------------
 
 
@@ -356,9 +349,7 @@ def grad(
             )
     found: list[Any] = [None] * len(targets)
     leaves = {id(each): place for place, each in enumerate(targets) if each._node is None}
-    wanted = {
-        (each._node, each._index): place for place, each in enumerate(targets) if each._node
-    }
+    wanted = {(each._node, each._index): place for place, each in enumerate(targets) if each._node}
 
     def leaf(tensor: Tensor, gradient: Tensor) -> None:
         place = leaves.get(id(tensor))
@@ -437,7 +428,7 @@ def _roots(
                 f"{what}: the tensor does not depend on any that requires gradients; make leaves "
                 "with requires_grad=True, outside no_grad()"
             )
-        yield edge_of(tensor), _first(tensor, weight, what)
+        yield _core.edge_of(tensor), _first(tensor, weight, what)
 
 
 def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:

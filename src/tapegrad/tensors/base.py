@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -179,15 +180,20 @@ class TensorBase(_core.TensorState):
 
     def _version_cell(self) -> list[int]:
         if self._cell is None:
-            self._cell = [0]
+            self._cell = [0, 0]
         return self._cell
 
     def _is_view(self) -> bool:
-        return isinstance(self._array.base, type(self._array))
+        """Tell whether it lies on memory that somebody else holds, too."""
+        base = self._array.base
+        alone = 3  # references: the array's, `base`, the argument
+        return isinstance(base, type(self._array)) and getrefcount(base) > alone
 
-    def _changed(self) -> None:
-        """Note a change in place."""
-        self._version_cell()[0] += 1
+    def _changed(self, recorded: bool = False) -> None:
+        """Note a change in place; a recorded one ends the history that views were taken with."""
+        cell = self._version_cell()
+        cell[0] += 1
+        cell[1] += recorded
 
     # ---- out of tapegrad --------------------------------------------------------------------------
 

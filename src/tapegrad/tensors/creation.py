@@ -25,9 +25,7 @@ def _made(array: Any, device: Any, requires_grad: bool) -> Tensor:
     return made
 
 
-def tensor(
-    data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor with a copy of numbers, nested lists, an array or a tensor.
 
     Numbers with a point become float32, whole numbers int64, as in PyTorch; NumPy arrays keep
@@ -121,12 +119,15 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
 
 
 def full(
-    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Return a tensor of this shape with one value everywhere."""
-    shape = _dims.sizes("full", (size,) if isinstance(size, int) else (tuple(size),))
-    if any(each < 0 for each in shape):
-        raise ShapeError(f"full: expected sizes of at least 0, got {shape}")
+    shape = _dims.shape("full", (size,) if isinstance(size, int) else (tuple(size),))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
     place = find_device(device if device is not None else "cpu")
     array = place.empty(shape, kind)
@@ -137,30 +138,30 @@ def full(
     return made
 
 
-def zeros(
-    *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return zeros of this shape."""
-    shape = _dims.sizes("zeros", size)
+    shape = _dims.shape("zeros", size)
     return full(shape, 0.0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return ones of this shape."""
-    shape = _dims.sizes("ones", size)
+    shape = _dims.shape("ones", size)
     return full(shape, 1.0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return a tensor of this shape whose elements are not set."""
     place = find_device(device if device is not None else "cpu")
-    made = wrap(place.empty(_dims.sizes("empty", size), as_dtype(dtype or float32).numpy), place)
+    made = wrap(place.empty(_dims.shape("empty", size), as_dtype(dtype or float32).numpy), place)
     if requires_grad:
         made.requires_grad = True
     return made
 
 
-def full_like(x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def full_like(
+    x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Return one value everywhere, in the shape, type and device of another tensor."""
     return full(
         x.shape, fill_value, dtype=dtype or x.dtype, device=x.device, requires_grad=requires_grad
@@ -220,9 +221,15 @@ def linspace(
 
 
 def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    n: int,
+    m: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Return ones on the diagonal and zeros elsewhere."""
+    _dims.shape("eye", (n, n if m is None else m))
     return _made(np.eye(n, m, dtype=as_dtype(dtype or float32).numpy), device, requires_grad)
 
 

@@ -181,12 +181,12 @@ class Elementwise(Fused):
         recorded = MODE.enabled and (a._requires_grad or any(_wants_grad(x) for x in others))
         if recorded:
             _check_in_place(self.name, a)
-        device = a._device
+        device, _ = _place(self.name, (a, *others))
         arrays = [x._array if isinstance(x, TensorBase) else x for x in (a, *others)]
         before = (wrap(a._array.copy(), device), *others) if recorded else ()
         run = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)
-        a._changed()
+        a._changed(recorded)
         if recorded:
             if a._requires_grad:
                 before[0]._requires_grad, before[0]._node, before[0]._index = (

@@ -85,7 +85,7 @@ def _drawn(
     generator: Generator | None,
     **options: Any,
 ) -> Tensor:
-    shape = _dims.sizes(kernel, size)
+    shape = _dims.shape(kernel, size)
     place = find_device(device if device is not None else "cpu")
     count = 1
     for each in shape:

@@ -78,6 +78,8 @@ class Op:
     #: How many results there are, and how many of them (the first) have gradients.
     results: int = 1
     differentiable: int = 1
+    #: Whether the rule has nothing to check, and is asked for shapes alone.
+    total: bool = False
     #: How often it can be differentiated by its rule alone, for the tests.
     orders: int = 2
 

@@ -36,9 +36,7 @@ def composite(
 
     def entered(function: _Function) -> _Function:
         name = function.__name__
-        COMPOSITES[name] = Composite(
-            name, name, function.__doc__ or "", samples, benchmark, orders
-        )
+        COMPOSITES[name] = Composite(name, name, function.__doc__ or "", samples, benchmark, orders)
         return function
 
     return entered

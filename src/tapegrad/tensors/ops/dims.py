@@ -52,6 +52,14 @@ def sizes(op: str, given: tuple[Any, ...]) -> tuple[int, ...]:
         raise DTypeError(f"{op}: expected whole numbers as sizes, got {given!r}") from None
 
 
+def shape(op: str, given: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return the shape of a new tensor: sizes of at least 0, one by one or as a sequence."""
+    found = sizes(op, given)
+    if min(found, default=0) < 0:
+        raise ShapeError(f"{op}: expected sizes of at least 0, got {found}")
+    return found
+
+
 def pair(op: str, name: str, given: Any, least: int = 0) -> tuple[int, int]:
     """Return one number for height and width, or two."""
     listed = (given, given) if isinstance(given, int) else tuple(given)

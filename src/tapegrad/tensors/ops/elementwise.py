@@ -46,9 +46,7 @@ class TableOp(Elementwise):
         shapes: list[list[tuple[int, ...]]] = [[(3, 4)], [()], [(0, 2)], [(1,)]]
         if self.arity == 2:
             shapes = [[(3, 4), (3, 4)], [(3, 4), (4,)], [(2, 1, 3), (4, 1)], [(), (3,)]]
-        self.samples = [
-            Sample(Draw(first, low, high), *others) for first, *others in shapes
-        ]
+        self.samples = [Sample(Draw(first, low, high), *others) for first, *others in shapes]
 
     def rule(self, *operands: Tensor) -> tuple[int, ...]:
         """Return the shape of the result; the kernels check it."""

@@ -73,7 +73,13 @@ def nll_loss(
     ),
     Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none", label_smoothing=0.2),
     Sample((4, 3), Draw((4, 3), 0, 1)),
-    Sample((4, 3), Draw((4, 3), 0, 1), Draw((3,), 0.5, 2, grad=False), label_smoothing=0.1, reduction="sum"),
+    Sample(
+        (4, 3),
+        Draw((4, 3), 0, 1),
+        Draw((3,), 0.5, 2, grad=False),
+        label_smoothing=0.1,
+        reduction="sum",
+    ),
     Sample((3,), Draw((), 0, 3, "int64")),
     benchmark="cross_entropy",
 )

@@ -88,9 +88,7 @@ def _stacked(a: Tensor, b: Tensor) -> Tensor:
         flat: Tensor = _MATMUL(a.reshape((-1, a.shape[-1])), b)
         return flat.reshape((*a.shape[:-1], b.shape[-1]))
     batch = _dims.broadcast("matmul", a.shape[:-2], b.shape[:-2])
-    found: Tensor = _MATMUL(
-        a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:]))
-    )
+    found: Tensor = _MATMUL(a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:])))
     return found
 
 
@@ -176,7 +174,11 @@ def einsum(equation: str, *operands: Any) -> Tensor:
 
     Operands are combined two at a time from the left, each pair as one product of matrices.
     """
-    tensors = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
+    tensors = (
+        list(operands[0])
+        if len(operands) == 1 and isinstance(operands[0], (list, tuple))
+        else list(operands)
+    )
     terms, result = _parse(equation, tensors)
     pairs = [_diagonal(x, term) for x, term in zip(tensors, terms, strict=True)]
     x, letters = pairs[0]
@@ -194,11 +196,13 @@ def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], l
     left, arrow, right = text.partition("->")
     terms = left.split(",")
     if len(terms) != len(tensors):
-        raise ShapeError(
-            f"einsum: {equation!r} names {len(terms)} operands, got {len(tensors)}"
-        )
+        raise ShapeError(f"einsum: {equation!r} names {len(terms)} operands, got {len(tensors)}")
     hidden = max(
-        (x.ndim - len(t.replace("...", "")) for x, t in zip(tensors, terms, strict=True) if "..." in t),
+        (
+            x.ndim - len(t.replace("...", ""))
+            for x, t in zip(tensors, terms, strict=True)
+            if "..." in t
+        ),
         default=0,
     )
     names = [chr(0x100 + i) for i in range(hidden)]  # letters for what ... stands for

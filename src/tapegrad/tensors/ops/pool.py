@@ -189,7 +189,9 @@ def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
     if x.ndim not in (3, 4):
         raise ShapeError(f"adaptive_avg_pool2d: expected images, got {x.shape}")
     wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
-    sizes = [have if want is None else want for want, have in zip(wanted, x.shape[-2:], strict=True)]
+    sizes = [
+        have if want is None else want for want, have in zip(wanted, x.shape[-2:], strict=True)
+    ]
     found: Tensor = _ADAPTIVE(
         _batched(x), size=_dims.pair("adaptive_avg_pool2d", "output_size", sizes, 1)
     )

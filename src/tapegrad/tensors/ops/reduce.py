@@ -41,9 +41,7 @@ def _cost(x: Tensor, **_: Any) -> Cost:
 
 def _spread(node: Node, g: Tensor) -> Tensor:
     """Give a reduced dimension back, as one element."""
-    shape = tuple(
-        1 if d in node.attrs["dims"] else size for d, size in enumerate(node.shapes[0])
-    )
+    shape = tuple(1 if d in node.attrs["dims"] else size for d, size in enumerate(node.shapes[0]))
     return g.reshape(shape)
 
 
@@ -51,6 +49,7 @@ _SUM = define(
     name="sum",
     doc="the sum over dimensions",
     rule=_rule,
+    total=True,
     vjp=lambda node, g: _spread(node, g).expand(node.shapes[0]),
     cost=_cost,
     samples=_SAMPLES,
@@ -94,6 +93,7 @@ _PROD = define(
     name="prod",
     doc="the product over dimensions",
     rule=_rule,
+    total=True,
     vjp=_prod_vjp,
     saves=(0,),
     cost=_cost,
@@ -115,6 +115,8 @@ _AMAX, _AMIN = [
         name=name,
         doc=f"the {word} over dimensions; ties share the gradient",
         rule=_rule,
+        total=True,
+    total=True,
         vjp=_ties,
         saves=(0,),
         keeps=(0,),
@@ -169,6 +171,8 @@ _ANY, _ALL = [
         name=name,
         doc=f"whether {name} element is not 0",
         rule=_rule,
+        total=True,
+    total=True,
         vjp=None,
         cost=_cost,
         samples=_SAMPLES[:3],
@@ -216,7 +220,12 @@ def prod(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     benchmark="var",
 )
 def var(
-    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Tensor:
     """Return the variance over dimensions; `correction` is taken from the number of elements."""
     dims = _dims.several("var", dim, x.ndim)
@@ -229,7 +238,12 @@ def var(
 
 @composite(*_SAMPLES[:4], Sample((3, 4), dim=1, correction=0))
 def std(
-    x: Tensor, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: Any = None
+    x: Tensor,
+    dim: Any = None,
+    unbiased: bool = True,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
 ) -> Tensor:
     """Return the standard deviation over dimensions."""
     return _e.sqrt(var(x, dim, unbiased, keepdim, correction=correction))
@@ -237,13 +251,17 @@ def std(
 
 def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the largest elements over dimensions; ties share the gradient."""
-    found: Tensor = _AMAX(_filled("amax", x), dims=_dims.several("amax", dim, x.ndim), keepdim=keepdim)
+    found: Tensor = _AMAX(
+        _filled("amax", x), dims=_dims.several("amax", dim, x.ndim), keepdim=keepdim
+    )
     return found
 
 
 def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the smallest elements over dimensions; ties share the gradient."""
-    found: Tensor = _AMIN(_filled("amin", x), dims=_dims.several("amin", dim, x.ndim), keepdim=keepdim)
+    found: Tensor = _AMIN(
+        _filled("amin", x), dims=_dims.several("amin", dim, x.ndim), keepdim=keepdim
+    )
     return found
 
 
@@ -253,7 +271,9 @@ def _filled(op: str, x: Tensor) -> Tensor:
     return x
 
 
-def _extreme(name: str, op: Any, whole: Callable[..., Tensor], x: Tensor, dim: Any, keepdim: bool) -> Any:
+def _extreme(
+    name: str, op: Any, whole: Callable[..., Tensor], x: Tensor, dim: Any, keepdim: bool
+) -> Any:
     if dim is None:
         return whole(x)
     place = _dims.one(name, dim, x.ndim)
@@ -265,13 +285,21 @@ def _extreme(name: str, op: Any, whole: Callable[..., Tensor], x: Tensor, dim: A
 @composite(Sample((3, 4)), *_ONE_DIM)
 def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element; along `dim`, also where each is."""
-    return _e.maximum(x, dim) if hasattr(dim, "_array") else _extreme("max", _MAX_DIM, amax, x, dim, keepdim)
+    return (
+        _e.maximum(x, dim)
+        if hasattr(dim, "_array")
+        else _extreme("max", _MAX_DIM, amax, x, dim, keepdim)
+    )
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
 def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element; along `dim`, also where each is."""
-    return _e.minimum(x, dim) if hasattr(dim, "_array") else _extreme("min", _MIN_DIM, amin, x, dim, keepdim)
+    return (
+        _e.minimum(x, dim)
+        if hasattr(dim, "_array")
+        else _extreme("min", _MIN_DIM, amin, x, dim, keepdim)
+    )
 
 
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:

@@ -105,9 +105,7 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dimensions, without overflow."""
     if x._array.dtype.kind != "f":
         raise DTypeError(f"logsumexp: expected a floating point tensor, got {x.dtype}")
-    found: Tensor = _LOGSUMEXP(
-        x, dims=_dims.several("logsumexp", dim, x.ndim), keepdim=keepdim
-    )
+    found: Tensor = _LOGSUMEXP(x, dims=_dims.several("logsumexp", dim, x.ndim), keepdim=keepdim)
     return found
 
 
