@@ -373,8 +373,8 @@ nb::object expand(nb::handle object, const nb::tuple& shape) {
         sizes[d] = nb::cast<npy_intp>(shape[static_cast<std::size_t>(d)]);
         const npy_intp have = d < extra ? 1 : PyArray_DIM(item.array, d - extra);
         if (sizes[d] < 0 || (have != 1 && have != sizes[d]))
-            raise("ShapeError", "expand: shape " + shape_text(item.array) +
-                                    " does not expand to " + nb::cast<std::string>(nb::str(shape)));
+            raise("ShapeError", "expand: shape " + shape_text(item.array) + " does not expand to " +
+                                    nb::cast<std::string>(nb::str(shape)));
         strides[d] = have == 1 ? 0 : PyArray_STRIDE(item.array, d - extra);
     }
     PyArray_Descr* descr = PyArray_DESCR(item.array);
