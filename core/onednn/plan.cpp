@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -123,12 +124,26 @@ void check(dnnl_status_t status) {
     if (status != dnnl_success) throw dnnl::error(status, "a primitive could not be executed");
 }
 
-/// oneDNN asks libgomp for its number of threads. Returns the number before.
-int use_threads(int count) {
-    const int before = omp_get_max_threads();
-    if (before != count) omp_set_num_threads(count);
-    return before;
-}
+/// oneDNN asks libgomp for its number of threads when a primitive is made, divides the work among
+/// so many, and computes nonsense if it gets fewer when it runs: so they are asked for in both
+/// places, and libgomp may not give fewer as the load of the machine rises (OMP_DYNAMIC).
+class Threads {
+   public:
+    explicit Threads(int count) : before_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
+        if (before_ != count) omp_set_num_threads(count);
+        if (dynamic_) omp_set_dynamic(0);
+    }
+    ~Threads() {
+        omp_set_num_threads(before_);
+        if (dynamic_) omp_set_dynamic(1);
+    }
+    Threads(const Threads&) = delete;
+    Threads& operator=(const Threads&) = delete;
+
+   private:
+    int before_;
+    bool dynamic_;
+};
 
 }  // namespace
 
@@ -143,7 +158,10 @@ dnnl::primitive_attr attributes() {
     return attributes;
 }
 
-int threads_for(double flops) { return flops < parallel_flops ? 1 : threads(); }
+int threads_for(double flops) {
+    if (flops < parallel_flops || omp_in_parallel() || omp_get_max_active_levels() < 1) return 1;
+    return std::min(threads(), omp_get_thread_limit());
+}
 
 std::size_t plan_count() { return plans.size(); }
 
@@ -160,19 +178,12 @@ Plan* find_plan(const Signature& signature) {
     return found == plans.end() ? nullptr : &found->second;
 }
 
-Plan& keep_plan(const Signature& signature, Plan plan) {
+Plan& keep_made(const Signature& signature, const std::function<Plan(int)>& make) {
+    const int count = static_cast<int>(signature.threads);
+    const std::lock_guard lock(making_primitives);
+    const Threads threads(count);
     if (plans.size() >= max_plans) plans.clear();
-    return plans.emplace(signature, std::move(plan)).first->second;
-}
-
-Making::Making(int threads) {
-    making_primitives.lock();
-    threads_before_ = use_threads(threads);
-}
-
-Making::~Making() {
-    use_threads(threads_before_);
-    making_primitives.unlock();
+    return plans.emplace(signature, make(count)).first->second;
 }
 
 // ---- plans ------------------------------------------------------------------------------------
@@ -253,13 +264,12 @@ void Plan::run(std::initializer_list<const void*> arguments, WeightKey key) {
     for (const void* pointer : arguments)
         memories_[*slot++].memory.set_data_handle(const_cast<void*>(pointer));
     const std::size_t skipped = packed_ != none && bind_packed(base, key) ? pack_step_ : none;
-    const int before = use_threads(threads_);
+    const Threads threads(threads_);
     for (std::size_t i = 0; i < steps_.size(); ++i)
         if (i != skipped)
             check(dnnl_primitive_execute(steps_[i].primitive.get(), stream(),
                                          static_cast<int>(steps_[i].arguments.size()),
                                          steps_[i].arguments.data()));
-    use_threads(before);
 }
 
 }  // namespace tapegrad::onednn

@@ -402,10 +402,32 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_forked_child_computes_with_one_thread() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKING], check=False, timeout=60, env=os.environ
-    )
-    assert ran.returncode == 0
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+
+
+SETTINGS = """
+import numpy as np
+from tapegrad import _onednn
+_onednn.set_num_threads(2)
+random = np.random.default_rng(0)
+a = random.standard_normal((130, 65), dtype=np.float32)
+b = random.standard_normal((65, 257), dtype=np.float32)
+assert np.allclose(_onednn.matmul(a, b), a @ b, atol=1e-4)
+x, g = np.ones((4, 16, 32, 32), np.float32), np.ones((4, 16, 30, 30), np.float32)
+options = (1, 1), (0, 0), (1, 1), 1
+assert np.all(_onednn.conv2d_weight_grad(g, x, (16, 16, 3, 3), *options, True)[0] == 3600)
+"""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0", "OMP_NUM_THREADS=1"],
+)
+def test_settings_of_openmp_change_no_result(setting: str) -> None:
+    environment = os.environ | dict([setting.split("=")])
+    command = [sys.executable, "-c", SETTINGS]
+    assert subprocess.run(command, check=False, timeout=60, env=environment).returncode == 0
 
 
 def test_one_thread_library_serves_all_modules() -> None:
