@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr std::size_t max_packed = 256;
+constexpr std::size_t max_packed_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_plans = 1024;
 /// About 4 us on one thread, twice what a second one takes to begin and end.
 constexpr double parallel_flops = 1 << 18;
@@ -65,7 +66,7 @@ class Scratch {
     std::size_t size_ = 0;
 };
 
-/// Weights in the layouts of plans, the last used at the back.
+/// Weights in the layouts of plans, the oldest first.
 class Packed {
    public:
     /// The weight in `layout`, or null.
@@ -74,25 +75,38 @@ class Packed {
             Entry& entry = entries_[i];
             if (entry.key.identity != key.identity || entry.layout != layout) continue;
             if (entry.key.version == key.version) return entry.buffer.get();
-            entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+            erase(i);
         }
         return nullptr;
     }
     std::byte* make(WeightKey key, const dnnl::memory::desc& layout) {
-        if (entries_.size() >= max_packed) entries_.erase(entries_.begin());
-        entries_.push_back({key, layout, allocate(layout.get_size())});
+        const std::size_t bytes = layout.get_size();
+        while (!entries_.empty() &&
+               (entries_.size() >= max_packed || bytes_ + bytes > max_packed_bytes))
+            erase(0);
+        entries_.push_back({key, layout, allocate(bytes)});
+        bytes_ += bytes;
         return entries_.back().buffer.get();
     }
     std::size_t size() const { return entries_.size(); }
-    void clear() { entries_.clear(); }
+    void clear() {
+        entries_.clear();
+        bytes_ = 0;
+    }
 
    private:
+    void erase(std::size_t place) {
+        bytes_ -= entries_[place].layout.get_size();
+        entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+
     struct Entry {
         WeightKey key;
         dnnl::memory::desc layout;
         Buffer buffer;
     };
     std::vector<Entry> entries_;
+    std::size_t bytes_ = 0;
 };
 
 struct Hash {

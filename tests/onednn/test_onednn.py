@@ -49,6 +49,8 @@ SHAPES = [
     ((1, 1), (1, 1)),
     ((1, 300), (300, 1)),
     ((130, 65), (65, 257)),
+    ((3, 200), (200, 100)),
+    ((200, 300), (300, 1)),
     ((3, 5, 7), (3, 7, 4)),
     ((3, 5, 7), (1, 7, 4)),
     ((1, 5, 7), (3, 7, 4)),
@@ -101,6 +103,13 @@ def test_linear_multiplies_rows_by_the_transposed_weight(
         check(onednn.linear(x, w), wanted, 7)
         check(onednn.linear(x, w, bias), wanted + bias, 7)
         check(onednn.linear(x[..., ::-1], w), x[..., ::-1].astype(np.float64) @ w.T, 7)
+
+
+def test_large_arrays_of_any_strides() -> None:
+    a, b = floats(300, 500)[:, ::-1], floats(700, 500)[::2]
+    check(onednn.matmul(a, b.T), a.astype(np.float64) @ b.T.astype(np.float64), 500)
+    ones = np.broadcast_to(np.float32(1), (300, 400))
+    check(onednn.matmul(ones.T, a), ones.T.astype(np.float64) @ a, 300)
 
 
 def test_linear_takes_a_transposed_x_and_no_features() -> None:
@@ -178,6 +187,7 @@ CONVOLUTIONS = {
     "seed": ((4, 3, 32, 32), (16, 3, 3, 3), options()),
     "one": ((1, 1, 1, 1), (1, 1, 1, 1), options()),
     "pointwise": ((2, 16, 9, 7), (33, 16, 1, 1), options()),
+    "pointwise on many pixels": ((2, 16, 12, 13), (24, 16, 1, 1), options()),
     "pointwise stride": ((2, 16, 9, 7), (8, 16, 1, 1), options((2, 3))),
     "padded": ((2, 5, 8, 9), (6, 5, 3, 3), options(padding=(1, 2))),
     "more padding than kernel": ((1, 2, 4, 4), (3, 2, 2, 2), options(padding=(3, 4))),
