@@ -42,6 +42,7 @@ class _Mode(threading.local):
 
 
 MODE = _Mode()
+_ADD = _core.pointwise.op_number("add")
 
 
 class _Switch(ContextDecorator):
@@ -287,7 +288,9 @@ class _Accumulate:
         elif leaf.grad._node is not None or leaf.grad._array.shape != gradient._array.shape:
             leaf.grad = leaf.grad + gradient
         else:
-            leaf.grad.add_(gradient)
+            own = leaf.grad
+            own._device.map2(_ADD, own._array, gradient._array, own._array)
+            own._changed()
         for hook in leaf._accumulated or ():
             hook(leaf)
 
