@@ -84,7 +84,7 @@ def test_what_a_function_saved_may_not_be_changed() -> None:
     x = leaf(1.0) * 1
     y = Cube.apply(x, 1.0)
     x.mul_(2)
-    with pytest.raises(GradError, match="Cube.*changed in place"):
+    with pytest.raises(GradError, match=r"Cube.*changed in place"):
         y.sum().backward()
 
 

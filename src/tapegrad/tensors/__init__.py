@@ -21,6 +21,7 @@ from tapegrad.tensors.creation import *  # noqa: F403
 from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
 from tapegrad.tensors.function import Function, checkpoint
 from tapegrad.tensors.fused import elementwise
+from tapegrad.tensors.methods import Tensor
 from tapegrad.tensors.ops.attention import *  # noqa: F403
 from tapegrad.tensors.ops.conv import *  # noqa: F403
 from tapegrad.tensors.ops.elementwise import *  # noqa: F403
@@ -33,7 +34,6 @@ from tapegrad.tensors.ops.reduce import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
-from tapegrad.tensors.methods import Tensor
 
 __all__ = [
     "DType",

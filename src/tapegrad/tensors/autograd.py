@@ -11,6 +11,9 @@
    gradients have gradients.
 """
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import heapq
@@ -32,7 +35,7 @@ Edge = Any
 Hook = Callable[["Tensor"], "Tensor | None"]
 
 
-# ---- modes ----------------------------------------------------------------------------------------
+# ---- modes --------------------------------------------------------------------------------------
 
 
 class _Mode(threading.local):
@@ -104,7 +107,7 @@ def is_grad_enabled() -> bool:
     return MODE.enabled
 
 
-# ---- the record -----------------------------------------------------------------------------------
+# ---- the record ---------------------------------------------------------------------------------
 
 
 class Node(_core.NodeState):
@@ -178,7 +181,7 @@ def edge_of(tensor: Tensor) -> Edge:
     return tensor if tensor._node is None else (tensor._node, tensor._index)
 
 
-# ---- the walk -------------------------------------------------------------------------------------
+# ---- the walk -----------------------------------------------------------------------------------
 
 
 class _Walk:
@@ -443,9 +446,10 @@ def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:
 
     if weight is None:
         if tensor._array.size != 1:
+            option = "gradient" if what == "backward" else "grad_outputs"
             raise GradError(
                 f"{what}: a tensor of shape {tensor.shape} needs weights of its elements; reduce "
-                f"it to one number (y.sum()) or pass {'gradient' if what == 'backward' else 'grad_outputs'}"
+                f"it to one number (y.sum()) or pass {option}"
             )
         return ones_like(tensor)
     if weight.shape != tensor.shape:

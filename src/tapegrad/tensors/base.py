@@ -26,7 +26,7 @@ class TensorBase(_core.TensorState):
     memory and made when first needed; `grad` is what `backward` left here.
     """
 
-    # ---- what it is -------------------------------------------------------------------------------
+    # ---- what it is -----------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ class TensorBase(_core.TensorState):
             raise ShapeError("len(): a tensor without dimensions has no length")
         return int(self._array.shape[0])
 
-    # ---- gradients --------------------------------------------------------------------------------
+    # ---- gradients ------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -171,7 +171,7 @@ class TensorBase(_core.TensorState):
         tensor._cell = self._version_cell()
         return tensor
 
-    # ---- changes in place -------------------------------------------------------------------------
+    # ---- changes in place -----------------------------------------------------------------------
 
     @property
     def _version(self) -> int:
@@ -193,7 +193,7 @@ class TensorBase(_core.TensorState):
         """Note a change in place."""
         self._version_cell()[0] += 1
 
-    # ---- out of tapegrad --------------------------------------------------------------------------
+    # ---- out of tapegrad ------------------------------------------------------------------------
 
     def numpy(self) -> Any:
         """Return the elements as a NumPy array on the same memory."""

@@ -73,7 +73,7 @@ class Fused:
             self._programs[name] = found
         return found
 
-    # ---- gradients --------------------------------------------------------------------------------
+    # ---- gradients ------------------------------------------------------------------------------
 
     def plan(self, needs: int) -> tuple[int, int]:
         """Return which operands, and which results, the gradient looks at, as bits."""

@@ -1,5 +1,8 @@
 """Convolution. Its three forms are each other's gradients, so any order exists."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

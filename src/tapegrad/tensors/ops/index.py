@@ -23,7 +23,7 @@ def _cost(x: Tensor, *_: Any, **attrs: Any) -> Any:
     return moved(x.shape, x.shape)
 
 
-# ---- x[...] ---------------------------------------------------------------------------------------
+# ---- x[...] -------------------------------------------------------------------------------------
 
 _SLICES = (slice(None, None, 2), slice(1, 3))
 _PLACES = (np.array([[0, 2], [2, 0]]), slice(1, None))
@@ -156,7 +156,7 @@ _PLACE = define(
     samples=[Sample((3, 4), (2, 2), index=_SLICES), Sample((3, 4), (2, 1), index=_SLICES)],
 )
 
-# ---- along a dimension ----------------------------------------------------------------------------
+# ---- along a dimension --------------------------------------------------------------------------
 
 
 def _check_index(op: str, index: Tensor) -> None:

@@ -1,13 +1,16 @@
 """Losses, written in operations."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors.ops import elementwise as _e
-from tapegrad.tensors.ops.index import gather
 from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.ops.index import gather
 from tapegrad.tensors.ops.softmax import log_softmax
 from tapegrad.tensors.registry import Draw, Sample
 

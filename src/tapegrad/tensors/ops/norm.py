@@ -4,6 +4,9 @@ Gradients in one piece are the backends' kernels; where gradients of gradients a
 is written in operations.
 """
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import math
@@ -38,7 +41,7 @@ def _normalised_vjp(
     return rstd * (inner - drift - normal * tilt), (g * normal).sum(across), g.sum(across)
 
 
-# ---- batch norm -----------------------------------------------------------------------------------
+# ---- batch norm ---------------------------------------------------------------------------------
 
 
 def _channels(x: Tensor, *others: Tensor | None) -> None:
@@ -146,7 +149,7 @@ def _scaled(x: Any, scale: Any, shift: Any) -> Any:
     return x * scale + shift
 
 
-# ---- layer norm -----------------------------------------------------------------------------------
+# ---- layer norm ---------------------------------------------------------------------------------
 
 
 def _layer_rule(

@@ -1,5 +1,8 @@
 """Pooling of images."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any

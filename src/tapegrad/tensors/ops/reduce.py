@@ -1,5 +1,8 @@
 """Reductions over dimensions."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import math
