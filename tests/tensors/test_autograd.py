@@ -15,7 +15,7 @@ from tapegrad.errors import DTypeError, GradError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
-def leaf(*values: float, device: str = "cpu") -> tt.Tensor:
+def leaf(*values: float, device: str = "cpu") -> Any:
     return tt.tensor(list(values), dtype="float64", device=device, requires_grad=True)
 
 

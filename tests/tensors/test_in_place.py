@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,14 @@ def test_operands_that_gradients_need_may_not_change(op: Any) -> None:
 
 def test_a_change_through_a_view_or_a_write_is_seen() -> None:
     w = tt.ones(3, requires_grad=True)
-    for change in (
+    changes: list[Callable[[Any], Any]] = [
         lambda x: x[1:].fill_(5.0),
         lambda x: x.detach().zero_(),
         lambda x: x.__setitem__(0, 9.0),
         lambda x: x.reshape(3, 1).mul_(2),
         lambda x: x.data.add_(1),
-    ):
+    ]
+    for change in changes:
         x = tt.ones(3)
         y = (x * w).sum()
         change(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -151,11 +152,12 @@ def test_zero_dimensional_tensors_are_indices() -> None:
 def test_indices_beyond_a_dimension_are_named(device: str, bad: int) -> None:
     x = tt.ones((3, 2), device=device)
     place = tt.tensor([bad], device=device)
-    for call in (
+    calls: list[Callable[[], Any]] = [
         lambda: x.index_select(0, place),
         lambda: x.gather(0, place.reshape(1, 1)),
         lambda: tt.embedding(place, x),
         lambda: x.scatter_add(0, place.reshape(1, 1), x[:1, :1]),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(IndexError, match=str(bad)):
             call()

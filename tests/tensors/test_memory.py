@@ -102,7 +102,7 @@ def test_deep_copies_have_memory_of_their_own() -> None:
     (x * 3).sum().backward()
     pair = copy.deepcopy([x, x])
     assert pair[0] is pair[1] is not x and pair[0].requires_grad
-    assert pair[0].grad.tolist() == [3.0, 3.0]
+    assert pair[0].grad is not None and pair[0].grad.tolist() == [3.0, 3.0]
     with tt.no_grad():
         pair[0].zero_()
     assert x.tolist() == [1.0, 1.0]

@@ -78,7 +78,7 @@ def test_generators_are_saved_and_restored() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_moments(dtype: str, device: str) -> None:
     n = 200_000
-    options = {"dtype": dtype, "device": device, "generator": tt.Generator(1)}
+    options: dict[str, Any] = {"dtype": dtype, "device": device, "generator": tt.Generator(1)}
     uniform = tt.rand(n, **options).numpy()
     assert uniform.min() >= 0 and uniform.max() < 1 and uniform.dtype == dtype
     normal = tt.randn(n, **options).numpy().astype("float64")

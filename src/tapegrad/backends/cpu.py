@@ -94,7 +94,7 @@ def _embedding(weight: Array, index: Array, padding_idx: int) -> Array:
 
 def _fast(array: Array) -> bool:
     """Tell whether oneDNN has kernels for this array."""
-    return _onednn is not None and array.dtype.char == "f"
+    return _onednn is not None and bool(array.dtype.char == "f")
 
 
 def _matmul(a: Array, b: Array) -> Array:

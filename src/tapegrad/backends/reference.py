@@ -335,7 +335,7 @@ def _attention(
 ) -> tuple[Array, Array]:
     scores = (q @ k.swapaxes(-1, -2)) * q.dtype.type(scale)
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     p = _softmax(scores if mask is None else scores + mask, -1).astype(q.dtype)
     return p @ v, p
 

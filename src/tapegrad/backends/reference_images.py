@@ -20,7 +20,7 @@ def _windows(
     widths = ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2)
     padded = np.pad(x, widths, constant_values=fill)
     reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    found = sliding_window_view(padded, reach, axis=(2, 3))  # type: ignore[arg-type]
+    found = sliding_window_view(padded, reach, axis=(2, 3))
     return found[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 
 

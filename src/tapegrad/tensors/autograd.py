@@ -118,6 +118,19 @@ class Node(_core.NodeState):
     """
 
     __slots__ = ()
+    if TYPE_CHECKING:
+        op: Any
+        attrs: Any
+        device: Any
+        edges: tuple[Edge, ...]
+        shapes: tuple[Any, ...]
+        dtypes: tuple[Any, ...]
+        count: int
+        number: int
+        hooks: dict[int, list[Hook]] | None
+        _operands: tuple[Any, ...] | None
+        _results: tuple[Any, ...] | None
+        _cells: tuple[Any, ...] | None
 
     @property
     def needs(self) -> list[bool]:
@@ -127,7 +140,7 @@ class Node(_core.NodeState):
     @property
     def inputs(self) -> tuple[Any, ...]:
         """The operands that the operation saves, None for the others."""
-        operands: tuple[Any, ...] | None = self._operands
+        operands = self._operands
         if operands is None:
             raise GradError(
                 f"{self.op.name}: the graph was let go by an earlier backward(); pass "
@@ -370,7 +383,7 @@ def grad(
     walk = _Walk(leaf, retain=_retain(retain_graph, create_graph), wanted=wanted, found=found)
     walk.leading = _leading([edge for edge, _ in roots], leaves, {node for node, _ in wanted})
     _run(walk, roots, create_graph)
-    by_identity = {}
+    by_identity: dict[Any, Any] = {}
     for place, each in enumerate(targets):  # one that is named twice was found once
         key = id(each) if each._node is None else (each._node, each._index)
         by_identity[key] = found[place] if found[place] is not None else by_identity.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,17 @@ class TensorBase(_core.TensorState):
     the node) its place in the record; `_cell` counts changes in place, shared by all views of one
     memory and made when first needed; `grad` is what `backward` left here.
     """
+
+    if TYPE_CHECKING:
+        _array: Any
+        _device: Backend
+        _requires_grad: bool
+        _node: Node | None
+        _index: int
+        _cell: list[int] | None
+        _hooks: list[Hook] | None
+        _accumulated: list[Any] | None
+        grad: Tensor | None
 
     # ---- what it is -----------------------------------------------------------------------------
 
@@ -77,7 +89,7 @@ class TensorBase(_core.TensorState):
 
     def is_floating_point(self) -> bool:
         """Tell whether the elements are floating point numbers."""
-        return self._array.dtype.kind == "f"
+        return bool(self._array.dtype.kind == "f")
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Return how many elements lie between neighbours of each dimension, or of one."""
@@ -270,7 +282,7 @@ class Handle:
 
 
 #: A tensor on an array: wrap(array, device).
-wrap = _core.wrap
+wrap: Callable[[Any, Backend], Tensor] = _core.wrap
 
 
 def is_tensor(value: Any) -> bool:

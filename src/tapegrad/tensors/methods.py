@@ -352,9 +352,9 @@ class Tensor(TensorBase):
 _core.set_types(Tensor, Node)
 
 
-def _restored(cls: type, array: Any, device: str, requires_grad: bool) -> Tensor:
+def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
     place = find_device(device)
-    made: Tensor = cls.__new__(cls)
+    made = cls.__new__(cls)
     made._array, made._device = place.from_numpy(array), place
     made._requires_grad = requires_grad
     return made
@@ -412,9 +412,10 @@ def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:
 class _ToDevice(Op):
     """The way to another device and, for gradients, back."""
 
-    def __call__(self, *inputs: Tensor, **attrs: Any) -> Tensor:
+    def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Tensor:
         """Copy the elements there."""
         (x,) = inputs
+        assert x is not None
         out = creation.to_device(x, attrs["device"])
         if MODE.enabled and x._requires_grad:
             _core.record(self, self.plans, (x,), (out,), {"device": x._device}, x._device, 1)

@@ -81,9 +81,10 @@ class Op:
     #: How often it can be differentiated by its rule alone, for the tests.
     orders: int = 2
 
-    def __call__(self, *inputs: Tensor, **attrs: Any) -> Any:
+    def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Any:
         """Apply it, and record that if a gradient may be wanted."""
-        device, wanted, arrays = None, False, []
+        device, wanted = None, False
+        arrays: list[Any] = []
         for x in inputs:
             if x is None:
                 arrays.append(None)

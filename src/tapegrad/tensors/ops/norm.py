@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node, no_grad
+from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.matmul import _check_types
@@ -144,7 +145,7 @@ def _by_statistics(
     return found
 
 
-@_e.elementwise
+@elementwise
 def _scaled(x: Any, scale: Any, shift: Any) -> Any:
     return x * scale + shift
 
