@@ -36,7 +36,8 @@ def _transposed(array: Array) -> Array:
 def _strided(array: Array) -> Array:
     """Lay elements out backwards with gaps in every dimension."""
     room = np.empty(tuple(2 * size + 1 for size in array.shape), array.dtype)
-    view = room[(..., *[slice(2 * size, 0, -2) for size in array.shape])]
+    steps: Any = (..., *[slice(2 * size, 0, -2) for size in array.shape])
+    view = room[steps]
     view[...] = array
     return view
 

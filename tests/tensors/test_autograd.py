@@ -15,7 +15,7 @@ from tapegrad.errors import DTypeError, GradError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
-def leaf(*values: float, device: str = "cpu") -> tt.Tensor:
+def leaf(*values: float, device: str = "cpu") -> Any:
     return tt.tensor(list(values), dtype="float64", device=device, requires_grad=True)
 
 
@@ -125,7 +125,7 @@ def test_backward_with_inputs_fills_those_alone() -> None:
         y.sum().backward(inputs=y)
 
 
-# ---- hooks ----------------------------------------------------------------------------------------
+# ---- hooks --------------------------------------------------------------------------------------
 
 
 def test_hooks_see_and_replace_gradients() -> None:
@@ -168,7 +168,7 @@ def test_hooks_after_accumulation() -> None:
         tt.ones(1).register_hook(seen.append)
 
 
-# ---- modes ----------------------------------------------------------------------------------------
+# ---- modes --------------------------------------------------------------------------------------
 
 
 def test_modes_switch_recording() -> None:
@@ -223,7 +223,7 @@ def test_requires_grad_has_its_rules() -> None:
     assert not x.requires_grad_(False).requires_grad
 
 
-# ---- large graphs ---------------------------------------------------------------------------------
+# ---- large graphs -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -1,4 +1,4 @@
-"""Calls of operations that run in any library of PyTorch's shape; imports NumPy and nothing else."""
+"""Calls of operations for any library of PyTorch's shape; imports NumPy and nothing else."""
 
 from __future__ import annotations
 

@@ -3,6 +3,9 @@
 An array is a NumPy array: its memory, shape and views are NumPy's, its arithmetic is ours.
 """
 
+# Kernels take arrays by place and attributes by name, which lambdas give them.
+# ruff: noqa: PLW0108
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -56,7 +59,7 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     return _tensor.logsumexp(x, dims).reshape(shape)
 
 
-# ---- indices --------------------------------------------------------------------------------------
+# ---- indices ------------------------------------------------------------------------------------
 
 
 def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
@@ -86,12 +89,12 @@ def _embedding(weight: Array, index: Array, padding_idx: int) -> Array:
     return rows.reshape(*index.shape, weight.shape[1])
 
 
-# ---- matrices and images --------------------------------------------------------------------------
+# ---- matrices and images ------------------------------------------------------------------------
 
 
 def _fast(array: Array) -> bool:
     """Tell whether oneDNN has kernels for this array."""
-    return _onednn is not None and array.dtype.char == "f"
+    return _onednn is not None and bool(array.dtype.char == "f")
 
 
 def _matmul(a: Array, b: Array) -> Array:
@@ -122,7 +125,7 @@ def _weight_grad(g: Array, x: Array, shape: Any, **geometry: Any) -> Array:
     return _tensor.conv2d_weight_grad(g, x, shape, **geometry)
 
 
-# ---- the device -----------------------------------------------------------------------------------
+# ---- the device ---------------------------------------------------------------------------------
 
 
 def _copy(x: Array) -> Array:

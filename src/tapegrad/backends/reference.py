@@ -1,4 +1,7 @@
-"""The reference device: NumPy, plain and slow; the oracle of the tests and the fallback anywhere."""
+"""The reference device: NumPy, plain and slow; the tests' oracle and the fallback anywhere."""
+
+# Kernels take arrays by place and attributes by name, which lambdas give them.
+# ruff: noqa: PLR0917, PLW0108
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from tapegrad import _core
 from tapegrad.backends import Backend, philox, views
+from tapegrad.backends import reference_images as images
 from tapegrad.errors import ShapeError
 from tapegrad.scalar.c_source import PAIRED, Instruction
 
@@ -133,7 +136,7 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
     return out
 
 
-# ---- programs -------------------------------------------------------------------------------------
+# ---- programs -----------------------------------------------------------------------------------
 
 
 def _instruction(name: str, values: list[Array], n: int) -> list[Array]:
@@ -149,18 +152,19 @@ def _instruction(name: str, values: list[Array], n: int) -> list[Array]:
         pairs = values[n:]
         products = [a * b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
         return [sum([*values[:n], *products][1:], [*values[:n], *products][0])]
-    whole = np.stack(np.broadcast_arrays(*values))
-    if name == "prod":
-        return [whole.prod(0)]
-    if name in ("max", "min"):
-        return [getattr(whole, name)(0)]
-    shifted = whole - whole.max(0)
+    return [_over_operands(name, np.stack(np.broadcast_arrays(*values)))]
+
+
+def _over_operands(name: str, whole: Array) -> Array:
+    """Reduce the operands of one instruction, which lie in the first dimension."""
     if name == "logsumexp":
-        return [np.log(np.exp(shifted).sum(0)) + whole.max(0)]
-    raise NotImplementedError(f"the reference device has no {name}")
+        return _logsumexp(whole, (0,), keepdim=False)
+    if name not in ("prod", "max", "min"):
+        raise NotImplementedError(f"the reference device has no {name}")
+    return getattr(whole, name)(0)
 
 
-# ---- reductions -----------------------------------------------------------------------------------
+# ---- reductions ---------------------------------------------------------------------------------
 
 
 def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
@@ -186,12 +190,12 @@ def _cumsum(x: Array, dim: int) -> Array:
     return found.astype(x.dtype if x.dtype.kind == "f" else np.int64).reshape(x.shape)
 
 
-# ---- indices --------------------------------------------------------------------------------------
+# ---- indices ------------------------------------------------------------------------------------
 
 
 def _checked(index: Array, size: int) -> Array:
     """Return indices if all of them lie within a size."""
-    if index.size and not (0 <= int(index.min()) and int(index.max()) < size):
+    if index.size and not (int(index.min()) >= 0 and int(index.max()) < size):
         raise IndexError(
             f"indices from {int(index.min())} to {int(index.max())} are not all within 0 to "
             f"{size - 1}"
@@ -226,7 +230,7 @@ def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
     return out
 
 
-# ---- matrices and images --------------------------------------------------------------------------
+# ---- matrices ------------------------------------------------------------------------
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -234,165 +238,7 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
     return y if bias is None else y + bias
 
 
-def _windows(
-    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, fill: float = 0.0
-) -> Array:
-    """Return (N, C, H, W, kH, kW): what each window sees."""
-    widths = ((0, 0), (0, 0), (padding[0],) * 2, (padding[1],) * 2)
-    padded = np.pad(x, widths, constant_values=fill)
-    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    found = sliding_window_view(padded, reach, axis=(2, 3))  # type: ignore[arg-type]
-    return found[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
-
-
-def _conv2d(
-    x: Array,
-    weight: Array,
-    bias: Array | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-) -> Array:
-    seen = _windows(x, weight.shape[2:], stride, padding, dilation)
-    n, _, h, w = seen.shape[:4]
-    split = seen.reshape(n, groups, -1, *seen.shape[2:])
-    kernel = weight.reshape(groups, -1, *weight.shape[1:])
-    y = np.einsum("ngchwij,gocij->ngohw", split, kernel, optimize=True).reshape(n, -1, h, w)
-    return y if bias is None else y + bias.reshape(1, -1, 1, 1)
-
-
-def _weight_grad(
-    g: Array, x: Array, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Array:
-    seen = _windows(x, shape[2:], stride, padding, dilation)[:, :, : g.shape[2], : g.shape[3]]
-    split = seen.reshape(len(x), groups, -1, *seen.shape[2:])
-    out = g.reshape(len(g), groups, -1, *g.shape[2:])
-    return np.einsum("ngohw,ngchwij->gocij", out, split, optimize=True).reshape(shape)
-
-
-def _input_grad(
-    g: Array, weight: Array, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Array:
-    n, c, height, width = shape
-    padded = np.zeros(
-        (n, groups, c // groups, height + 2 * padding[0], width + 2 * padding[1]), g.dtype
-    )
-    split = g.reshape(n, groups, -1, *g.shape[2:])
-    kernel = weight.reshape(groups, -1, *weight.shape[1:])
-    for i in range(weight.shape[2]):
-        for j in range(weight.shape[3]):
-            part = np.einsum("ngohw,goc->ngchw", split, kernel[..., i, j], optimize=True)
-            top, left = i * dilation[0], j * dilation[1]
-            padded[
-                :,
-                :,
-                :,
-                top : top + stride[0] * g.shape[2] : stride[0],
-                left : left + stride[1] * g.shape[3] : stride[1],
-            ] += part
-    inner = padded[..., padding[0] : padding[0] + height, padding[1] : padding[1] + width]
-    return inner.reshape(shape)
-
-
-def _pool_windows(
-    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, fill: float
-) -> Array:
-    from tapegrad.tensors.ops.pool import pooled_size
-
-    sizes = [
-        pooled_size(x.shape[2 + d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
-        for d in (0, 1)
-    ]
-    need = [
-        (sizes[d] - 1) * stride[d] + dilation[d] * (kernel[d] - 1) + 1 - x.shape[2 + d] - padding[d]
-        for d in (0, 1)
-    ]
-    widths = ((0, 0), (0, 0), (padding[0], max(need[0], 0)), (padding[1], max(need[1], 0)))
-    padded = np.pad(x, widths, constant_values=fill)
-    seen = _windows(padded, kernel, stride, (0, 0), dilation)
-    return seen[:, :, : sizes[0], : sizes[1]]
-
-
-def _max_pool2d(
-    x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
-) -> tuple[Array, Array]:
-    fill = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    seen = _pool_windows(x, kernel, stride, padding, dilation, ceil_mode, fill)
-    flat = seen.reshape(*seen.shape[:4], -1)
-    best = flat.argmax(-1)
-    rows = np.arange(seen.shape[2])[:, None] * stride[0] - padding[0]
-    columns = np.arange(seen.shape[3]) * stride[1] - padding[1]
-    row = rows + (best // kernel[1]) * dilation[0]
-    column = columns + (best % kernel[1]) * dilation[1]
-    places = (row * x.shape[3] + column).astype(np.int64)
-    return np.take_along_axis(flat, best[..., None], -1)[..., 0], places
-
-
-def _max_pool2d_backward(g: Array, places: Array, shape: Any) -> Array:
-    flat = np.zeros((*shape[:2], 1), g.dtype).repeat(shape[2] * shape[3], 2)
-    found = _scatter_add(flat, *[x.reshape(*shape[:2], -1) for x in (places, g)], 2)
-    return found.reshape(shape)
-
-
-def _shares(x_shape: Any, dtype: Any, attrs: dict[str, Any]) -> tuple[Array, Array]:
-    """Return per window which pixels it sees, and one over how many count."""
-    one = np.ones((1, 1, *x_shape[2:]), dtype)
-    options = {"dilation": (1, 1), "ceil_mode": attrs["ceil_mode"]}
-    geometry = (attrs["kernel"], attrs["stride"], attrs["padding"])
-    inside = _pool_windows(one, *geometry, **options, fill=0.0)
-    if not attrs["count_include_pad"]:
-        return inside, 1.0 / inside.sum((-1, -2))
-    (top, left), (height, width) = attrs["padding"], x_shape[2:]
-    border = np.pad(one, ((0, 0), (0, 0), (top, top), (left, left)), constant_values=1.0)
-    grown = {**options}
-    counted = _pool_windows(border, attrs["kernel"], attrs["stride"], (0, 0), **grown, fill=0.0)
-    counted = counted[:, :, : inside.shape[2], : inside.shape[3]]
-    return inside, 1.0 / counted.sum((-1, -2))
-
-
-def _avg_pool2d(x: Array, **attrs: Any) -> Array:
-    _, share = _shares(x.shape, x.dtype, attrs)
-    seen = _pool_windows(
-        x, attrs["kernel"], attrs["stride"], attrs["padding"], (1, 1), attrs["ceil_mode"], 0.0
-    )
-    return (seen.sum((-1, -2)) * share).astype(x.dtype)
-
-
-def _avg_pool2d_backward(g: Array, shape: Any, **attrs: Any) -> Array:
-    _, share = _shares(shape, g.dtype, attrs)
-    (kh, kw), (sh, sw), (ph, pw) = attrs["kernel"], attrs["stride"], attrs["padding"]
-    n, c, height, width = shape
-    spread = np.zeros((n, c, height + 2 * ph + kh + sh, width + 2 * pw + kw + sw), g.dtype)
-    part = g * share
-    for i in range(kh):
-        for j in range(kw):
-            spread[:, :, i : i + sh * g.shape[2] : sh, j : j + sw * g.shape[3] : sw] += part
-    return spread[:, :, ph : ph + height, pw : pw + width].copy()
-
-
-def _bins(size: int, count: int) -> list[tuple[int, int]]:
-    return [(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
-
-
-def _adaptive(x: Array, size: tuple[int, int]) -> Array:
-    out = np.empty((*x.shape[:2], *size), x.dtype)
-    for i, (top, bottom) in enumerate(_bins(x.shape[2], size[0])):
-        for j, (left, right) in enumerate(_bins(x.shape[3], size[1])):
-            out[:, :, i, j] = x[:, :, top:bottom, left:right].mean((2, 3))
-    return out
-
-
-def _adaptive_backward(g: Array, shape: Any) -> Array:
-    out = np.zeros(shape, g.dtype)
-    for i, (top, bottom) in enumerate(_bins(shape[2], g.shape[2])):
-        for j, (left, right) in enumerate(_bins(shape[3], g.shape[3])):
-            count = (bottom - top) * (right - left)
-            out[:, :, top:bottom, left:right] += g[:, :, i : i + 1, j : j + 1] / count
-    return out
-
-
-# ---- normalisation --------------------------------------------------------------------------------
+# ---- normalisation ------------------------------------------------------------------------------
 
 
 def _standardised(x: Array, dims: tuple[int, ...], eps: float) -> tuple[Array, Array, Array, Array]:
@@ -459,7 +305,7 @@ def _layer_norm_backward(
     return tuple(each if want else None for each, want in zip(found, needs, strict=True))
 
 
-# ---- softmax and attention ------------------------------------------------------------------------
+# ---- softmax and attention ----------------------------------------------------------------------
 
 
 def _softmax(x: Array, dim: int) -> Array:
@@ -489,7 +335,7 @@ def _attention(
 ) -> tuple[Array, Array]:
     scores = (q @ k.swapaxes(-1, -2)) * q.dtype.type(scale)
     if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     p = _softmax(scores if mask is None else scores + mask, -1).astype(q.dtype)
     return p @ v, p
 
@@ -502,7 +348,7 @@ def _attention_backward(
     return gs @ k, gs.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ g
 
 
-# ---- the device -----------------------------------------------------------------------------------
+# ---- the device ---------------------------------------------------------------------------------
 
 
 def _quiet(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -536,15 +382,15 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "embedding": lambda weight, index, padding_idx: weight[_checked(index, weight.shape[0])],
     "matmul": np.matmul,
     "linear": _linear,
-    "conv2d": _conv2d,
-    "conv2d_input_grad": _input_grad,
-    "conv2d_weight_grad": _weight_grad,
-    "max_pool2d": _max_pool2d,
-    "max_pool2d_backward": _max_pool2d_backward,
-    "avg_pool2d": _avg_pool2d,
-    "avg_pool2d_backward": _avg_pool2d_backward,
-    "adaptive_avg_pool2d": _adaptive,
-    "adaptive_avg_pool2d_backward": _adaptive_backward,
+    "conv2d": images.conv2d,
+    "conv2d_input_grad": images.input_grad,
+    "conv2d_weight_grad": images.weight_grad,
+    "max_pool2d": images.max_pool2d,
+    "max_pool2d_backward": images.max_pool2d_backward,
+    "avg_pool2d": images.avg_pool2d,
+    "avg_pool2d_backward": images.avg_pool2d_backward,
+    "adaptive_avg_pool2d": images.adaptive,
+    "adaptive_avg_pool2d_backward": images.adaptive_backward,
     "batch_norm_train": _batch_norm,
     "batch_norm_backward": _batch_norm_backward,
     "layer_norm": _layer_norm,

@@ -21,6 +21,7 @@ from tapegrad.tensors.creation import *  # noqa: F403
 from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
 from tapegrad.tensors.function import Function, checkpoint
 from tapegrad.tensors.fused import elementwise
+from tapegrad.tensors.methods import Tensor
 from tapegrad.tensors.ops.attention import *  # noqa: F403
 from tapegrad.tensors.ops.conv import *  # noqa: F403
 from tapegrad.tensors.ops.elementwise import *  # noqa: F403
@@ -33,7 +34,6 @@ from tapegrad.tensors.ops.reduce import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
-from tapegrad.tensors.methods import Tensor
 
 __all__ = [
     "DType",
@@ -60,6 +60,17 @@ __all__ = [
     "set_grad_enabled",
     "set_num_threads",
 ]
-for _part in (creation, random, *ops.FILES):
-    __all__ += [name for name in _part.__all__ if name not in __all__]
+__all__ += creation.__all__
+__all__ += random.__all__
+__all__ += ops.attention.__all__
+__all__ += ops.conv.__all__
+__all__ += ops.elementwise.__all__
+__all__ += ops.index.__all__
+__all__ += ops.loss.__all__
+__all__ += ops.matmul.__all__
+__all__ += ops.norm.__all__
+__all__ += ops.pool.__all__
+__all__ += ops.reduce.__all__
+__all__ += ops.shape.__all__
+__all__ += ops.softmax.__all__
 set_tensors(Tensor, sys.modules[__name__])

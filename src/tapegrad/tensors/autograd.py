@@ -11,6 +11,9 @@
    gradients have gradients.
 """
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import heapq
@@ -32,7 +35,7 @@ Edge = Any
 Hook = Callable[["Tensor"], "Tensor | None"]
 
 
-# ---- modes ----------------------------------------------------------------------------------------
+# ---- modes --------------------------------------------------------------------------------------
 
 
 class _Mode(threading.local):
@@ -105,7 +108,7 @@ def is_grad_enabled() -> bool:
     return MODE.enabled
 
 
-# ---- the record -----------------------------------------------------------------------------------
+# ---- the record ---------------------------------------------------------------------------------
 
 
 class Node(_core.NodeState):
@@ -116,6 +119,19 @@ class Node(_core.NodeState):
     """
 
     __slots__ = ()
+    if TYPE_CHECKING:
+        op: Any
+        attrs: Any
+        device: Any
+        edges: tuple[Edge, ...]
+        shapes: tuple[Any, ...]
+        dtypes: tuple[Any, ...]
+        count: int
+        number: int
+        hooks: dict[int, list[Hook]] | None
+        _operands: tuple[Any, ...] | None
+        _results: tuple[Any, ...] | None
+        _cells: tuple[Any, ...] | None
 
     @property
     def needs(self) -> list[bool]:
@@ -125,7 +141,7 @@ class Node(_core.NodeState):
     @property
     def inputs(self) -> tuple[Any, ...]:
         """The operands that the operation saves, None for the others."""
-        operands: tuple[Any, ...] | None = self._operands
+        operands = self._operands
         if operands is None:
             raise GradError(
                 f"{self.op.name}: the graph was let go by an earlier backward(); pass "
@@ -172,7 +188,7 @@ class Node(_core.NodeState):
         return f"<{self.op.name} backward>"
 
 
-# ---- the walk -------------------------------------------------------------------------------------
+# ---- the walk -----------------------------------------------------------------------------------
 
 
 class _Walk:
@@ -363,7 +379,7 @@ def grad(
     walk = _Walk(leaf, retain=_retain(retain_graph, create_graph), wanted=wanted, found=found)
     walk.leading = _leading([edge for edge, _ in roots], leaves, {node for node, _ in wanted})
     _run(walk, roots, create_graph)
-    by_identity = {}
+    by_identity: dict[Any, Any] = {}
     for place, each in enumerate(targets):  # one that is named twice was found once
         key = id(each) if each._node is None else (each._node, each._index)
         by_identity[key] = found[place] if found[place] is not None else by_identity.get(key)
@@ -439,9 +455,10 @@ def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:
 
     if weight is None:
         if tensor._array.size != 1:
+            option = "gradient" if what == "backward" else "grad_outputs"
             raise GradError(
                 f"{what}: a tensor of shape {tensor.shape} needs weights of its elements; reduce "
-                f"it to one number (y.sum()) or pass {'gradient' if what == 'backward' else 'grad_outputs'}"
+                f"it to one number (y.sum()) or pass {option}"
             )
         return ones_like(tensor)
     if weight.shape != tensor.shape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,18 @@ class TensorBase(_core.TensorState):
     memory and made when first needed; `grad` is what `backward` left here.
     """
 
-    # ---- what it is -------------------------------------------------------------------------------
+    if TYPE_CHECKING:
+        _array: Any
+        _device: Backend
+        _requires_grad: bool
+        _node: Node | None
+        _index: int
+        _cell: list[int] | None
+        _hooks: list[Hook] | None
+        _accumulated: list[Any] | None
+        grad: Tensor | None
+
+    # ---- what it is -----------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -77,7 +89,7 @@ class TensorBase(_core.TensorState):
 
     def is_floating_point(self) -> bool:
         """Tell whether the elements are floating point numbers."""
-        return self._array.dtype.kind == "f"
+        return bool(self._array.dtype.kind == "f")
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Return how many elements lie between neighbours of each dimension, or of one."""
@@ -93,7 +105,7 @@ class TensorBase(_core.TensorState):
             raise ShapeError("len(): a tensor without dimensions has no length")
         return int(self._array.shape[0])
 
-    # ---- gradients --------------------------------------------------------------------------------
+    # ---- gradients ------------------------------------------------------------------------------
 
     @property
     def requires_grad(self) -> bool:
@@ -171,7 +183,7 @@ class TensorBase(_core.TensorState):
         tensor._cell = self._version_cell()
         return tensor
 
-    # ---- changes in place -------------------------------------------------------------------------
+    # ---- changes in place -----------------------------------------------------------------------
 
     @property
     def _version(self) -> int:
@@ -195,7 +207,7 @@ class TensorBase(_core.TensorState):
         cell[0] += 1
         cell[1] += recorded
 
-    # ---- out of tapegrad --------------------------------------------------------------------------
+    # ---- out of tapegrad ------------------------------------------------------------------------
 
     def numpy(self) -> Any:
         """Return the elements as a NumPy array on the same memory."""
@@ -272,7 +284,7 @@ class Handle:
 
 
 #: A tensor on an array: wrap(array, device).
-wrap = _core.wrap
+wrap: Callable[[Any, Backend], Tensor] = _core.wrap
 
 
 def is_tensor(value: Any) -> bool:

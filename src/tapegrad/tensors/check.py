@@ -68,7 +68,7 @@ def gradgradcheck(
 
     def gradients(*given: Any) -> tuple[Any, ...]:
         outs = _outputs(function(*given))
-        wanted = [x for x in given if isinstance(x, TensorBase) and x.requires_grad]
+        wanted: list[Any] = [x for x in given if isinstance(x, TensorBase) and x.requires_grad]
         weights = [_fixed_weights(out) for out in outs]
         found = grad(outs, wanted, weights, create_graph=True, allow_unused=True)
         return tuple(each for each in found if each is not None and each.requires_grad)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapegrad.backends import Backend, device as find_device
+from tapegrad.backends import Backend
+from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.dtypes import BY_NUMPY, as_dtype, float32, int64
@@ -115,7 +116,7 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
     return wrap(place.from_numpy(number), place)
 
 
-# ---- of one value ---------------------------------------------------------------------------------
+# ---- of one value -------------------------------------------------------------------------------
 
 
 def full(
@@ -183,7 +184,7 @@ def empty_like(x: Tensor, *, dtype: Any = None) -> Tensor:
     return empty(x.shape, dtype=dtype or x.dtype, device=x.device)
 
 
-# ---- sequences ------------------------------------------------------------------------------------
+# ---- sequences ----------------------------------------------------------------------------------
 
 
 def arange(

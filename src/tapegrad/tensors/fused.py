@@ -73,7 +73,7 @@ class Fused:
             self._programs[name] = found
         return found
 
-    # ---- gradients --------------------------------------------------------------------------------
+    # ---- gradients ------------------------------------------------------------------------------
 
     def plan(self, needs: int) -> tuple[int, int]:
         """Return which operands, and which results, the gradient looks at, as bits."""
@@ -98,7 +98,9 @@ class Fused:
         weights = graph.inputs(len(self._outputs))
         total = scalar.dot(self._outputs, weights)
         wanted = [x for x, want in zip(self._inputs, needs, strict=True) if want]
-        return _Gradient(f"{self.name}_vjp", self._inputs, weights, scalar.grad(total, wanted))
+        return _Gradient(
+            f"{self.name}_vjp", self._inputs, list(weights), list(scalar.grad(total, wanted))
+        )
 
     def vjp(self, node: Node, *weights: Tensor) -> Sequence[Any]:
         """Return the gradients by all operands."""
@@ -177,7 +179,7 @@ class Elementwise(Fused):
 
     def __init__(self, name: str, arity: int, doc: str) -> None:
         graph = Graph()
-        inputs = graph.inputs(arity)
+        inputs = list(graph.inputs(arity))
         super().__init__(name, inputs, [getattr(scalar, name)(*inputs)])
         self.doc = doc
         self.arity = arity
@@ -220,7 +222,7 @@ class Elementwise(Fused):
         device, _ = _place(self.name, (a, *others))
         arrays = [x._array if isinstance(x, TensorBase) else x for x in (a, *others)]
         before = (wrap(a._array.copy(), device), *others) if recorded else ()
-        run = device.map1 if self.arity == 1 else device.map2
+        run: Callable[..., Any] = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)
         a._changed(recorded)
         if recorded:
@@ -336,7 +338,7 @@ class FusedFunction:
         if out is None:
             found = self._fused(*operands)
             return found[0] if self._single else found
-        results = [out] if isinstance(out, TensorBase) else list(out)
+        results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
         self._fused.into(operands, results)
         return out
 

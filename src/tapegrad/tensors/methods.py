@@ -45,7 +45,7 @@ class Tensor(TensorBase):
         self._array = made._array
         self._device = made._device
 
-    # ---- operators --------------------------------------------------------------------------------
+    # ---- operators ------------------------------------------------------------------------------
 
     def __add__(self, other: Any) -> Tensor:
         return _ADD.binary(self, other) if isinstance(other, _NUMBERS) else _other(other)
@@ -139,7 +139,7 @@ class Tensor(TensorBase):
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
 
-    # ---- operations -------------------------------------------------------------------------------
+    # ---- operations -----------------------------------------------------------------------------
 
     add, sub, mul, div = e.add, e.sub, e.mul, e.div
     neg, sqrt, square, exp, expm1 = e.neg, e.sqrt, e.square, e.exp, e.expm1
@@ -194,7 +194,7 @@ class Tensor(TensorBase):
         """The last two dimensions exchanged."""
         return self.transpose(-1, -2)
 
-    # ---- changes in place -------------------------------------------------------------------------
+    # ---- changes in place -----------------------------------------------------------------------
 
     def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Add in place."""
@@ -266,7 +266,7 @@ class Tensor(TensorBase):
         self._array, self._device = value._array, value._device
         self._changed()
 
-    # ---- types and devices ------------------------------------------------------------------------
+    # ---- types and devices ----------------------------------------------------------------------
 
     def to(self, *wanted: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """Return it in another number type, on another device, or as another tensor is."""
@@ -315,7 +315,7 @@ class Tensor(TensorBase):
         """Return it on the CPU."""
         return self.to("cpu")
 
-    # ---- copies -----------------------------------------------------------------------------------
+    # ---- copies ---------------------------------------------------------------------------------
 
     def new_zeros(self, *size: Any) -> Tensor:
         """Return zeros of its type and device."""
@@ -352,9 +352,9 @@ class Tensor(TensorBase):
 _core.set_types(Tensor, Node)
 
 
-def _restored(cls: type, array: Any, device: str, requires_grad: bool) -> Tensor:
+def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
     place = find_device(device)
-    made: Tensor = cls.__new__(cls)
+    made = cls.__new__(cls)
     made._array, made._device = place.from_numpy(array), place
     made._requires_grad = requires_grad
     return made
@@ -412,9 +412,10 @@ def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:
 class _ToDevice(Op):
     """The way to another device and, for gradients, back."""
 
-    def __call__(self, *inputs: Tensor, **attrs: Any) -> Tensor:
+    def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Tensor:
         """Copy the elements there."""
         (x,) = inputs
+        assert x is not None
         out = creation.to_device(x, attrs["device"])
         if MODE.enabled and x._requires_grad:
             _core.record(self, self.plans, (x,), (out,), {"device": x._device}, x._device, 1)

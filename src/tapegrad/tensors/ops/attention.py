@@ -1,5 +1,8 @@
 """Attention: weighted means of values, by how queries and keys agree."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import math

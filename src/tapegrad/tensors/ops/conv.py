@@ -1,5 +1,8 @@
 """Convolution. Its three forms are each other's gradients, so any order exists."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -8,7 +11,7 @@ from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.matmul import _check_types
-from tapegrad.tensors.registry import Cost, Sample, define
+from tapegrad.tensors.registry import Cost, Op, Sample, define
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -107,7 +110,7 @@ _INPUT_GRAD = define(
     cost=lambda g, weight, **_: Cost(2 * g.numel() * weight.numel() // weight.shape[0], g.nbytes),
     samples=[Sample((2, 4, 3, 3), (4, 3, 3, 3), shape=(2, 3, 6, 5), **_STRIDED)],
 )
-_WEIGHT_GRAD = define(
+_WEIGHT_GRAD: Op = define(
     name="conv2d_weight_grad",
     function=None,
     doc="the gradient of a convolution by its weight",

@@ -138,7 +138,7 @@ def where(condition: Tensor, a: Any, b: Any) -> Tensor:
     """Return a where the condition holds, else b; what is not chosen gets no gradient."""
     from tapegrad.tensors.creation import scalar_like
 
-    like = next((x for x in (a, b) if isinstance(x, TensorBase)), condition)
+    like: Any = next((x for x in (a, b) if isinstance(x, TensorBase)), condition)
     found: Tensor = _WHERE(condition, scalar_like(a, like), scalar_like(b, like))
     return found
 
@@ -282,22 +282,62 @@ def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return found
 
 
-__all__ = [  # noqa: PLE0604
-    *(name for name in TABLE if name not in ("masked_mul", "softplus", "gelu")),
+__all__ = [
+    "abs",
+    "acos",
+    "add",
+    "asin",
+    "atan",
+    "atan2",
+    "ceil",
     "clamp",
+    "cos",
+    "cosh",
+    "div",
     "elu",
+    "eq",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "ge",
     "gelu",
+    "gt",
+    "hypot",
     "isfinite",
     "isinf",
     "isnan",
+    "le",
     "leaky_relu",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
     "logical_and",
     "logical_not",
     "logical_or",
+    "lt",
     "masked_fill",
+    "maximum",
+    "minimum",
+    "mul",
+    "ne",
+    "neg",
+    "pow",
     "reciprocal",
+    "relu",
     "rsqrt",
+    "sigmoid",
+    "sign",
     "silu",
+    "sin",
+    "sinh",
     "softplus",
+    "sqrt",
+    "square",
+    "sub",
+    "tan",
+    "tanh",
     "where",
 ]

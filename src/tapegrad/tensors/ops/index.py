@@ -13,7 +13,7 @@ from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.shape import view_of
-from tapegrad.tensors.registry import Draw, Sample, common_device, define, moved
+from tapegrad.tensors.registry import Draw, Op, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -23,7 +23,7 @@ def _cost(x: Tensor, *_: Any, **attrs: Any) -> Any:
     return moved(x.shape, x.shape)
 
 
-# ---- x[...] ---------------------------------------------------------------------------------------
+# ---- x[...] -------------------------------------------------------------------------------------
 
 _SLICES = (slice(None, None, 2), slice(1, 3))
 _PLACES = (np.array([[0, 2], [2, 0]]), slice(1, None))
@@ -39,7 +39,7 @@ _SLICE = define(
     samples=[Sample((3, 4), index=_SLICES), Sample((3,), index=(None, 1))],
     benchmark="slice",
 )
-_UNSLICE = define(
+_UNSLICE: Op = define(
     name="unslice",
     total=True,
     function=None,
@@ -59,7 +59,7 @@ _TAKE = define(
     cost=_cost,
     samples=[Sample((3, 4), index=_PLACES)],
 )
-_PUT_ADD = define(
+_PUT_ADD: Op = define(
     name="put_add",
     total=True,
     function=None,
@@ -161,7 +161,7 @@ _PLACE = define(
     samples=[Sample((3, 4), (2, 2), index=_SLICES), Sample((3, 4), (2, 1), index=_SLICES)],
 )
 
-# ---- along a dimension ----------------------------------------------------------------------------
+# ---- along a dimension --------------------------------------------------------------------------
 
 
 def _check_index(op: str, index: Tensor) -> None:
@@ -245,7 +245,7 @@ _INDEX_SELECT = define(
     samples=[Sample((3, 4), Draw((5,), 0, 3, "int64"), dim=0)],
     benchmark="index_select",
 )
-_INDEX_ADD = define(
+_INDEX_ADD: Op = define(
     name="index_add",
     function=None,
     doc="zeros with slices added along a dimension, one per index",
@@ -304,11 +304,12 @@ def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tens
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """Return a 1 at the place of each index among `num_classes` zeros."""
     from tapegrad.tensors.creation import arange
+    from tapegrad.tensors.ops.elementwise import eq
 
     _check_index("one_hot", x)
     count = num_classes if num_classes >= 0 else int(x.max().item()) + 1
     classes = arange(count, dtype=x.dtype, device=x.device)
-    return (x.reshape((*x.shape, 1)) == classes).to("int64")
+    return eq(x.reshape((*x.shape, 1)), classes).to("int64")
 
 
 @composite(Sample((3, 4)), Sample((2, 3, 3), diagonal=1))

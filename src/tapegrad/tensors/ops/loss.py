@@ -1,13 +1,17 @@
 """Losses, written in operations."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import OptionError, ShapeError
+from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import elementwise as _e
-from tapegrad.tensors.ops.index import gather
 from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.ops.index import gather
 from tapegrad.tensors.ops.softmax import log_softmax
 from tapegrad.tensors.registry import Draw, Sample
 
@@ -162,7 +166,7 @@ def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     return _reduced(_e.abs(x - target), reduction)
 
 
-@_e.elementwise
+@elementwise
 def _bce_with_logits(x: Any, y: Any, positive: Any) -> Any:
     from tapegrad._core.functions import softplus
 

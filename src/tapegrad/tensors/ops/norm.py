@@ -4,6 +4,9 @@ Gradients in one piece are the backends' kernels; where gradients of gradients a
 is written in operations.
 """
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import math
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node, no_grad
+from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.matmul import _check_types
@@ -38,7 +42,7 @@ def _normalised_vjp(
     return rstd * (inner - drift - normal * tilt), (g * normal).sum(across), g.sum(across)
 
 
-# ---- batch norm -----------------------------------------------------------------------------------
+# ---- batch norm ---------------------------------------------------------------------------------
 
 
 def _channels(x: Tensor, *others: Tensor | None) -> None:
@@ -141,12 +145,12 @@ def _by_statistics(
     return found
 
 
-@_e.elementwise
+@elementwise
 def _scaled(x: Any, scale: Any, shift: Any) -> Any:
     return x * scale + shift
 
 
-# ---- layer norm -----------------------------------------------------------------------------------
+# ---- layer norm ---------------------------------------------------------------------------------
 
 
 def _layer_rule(

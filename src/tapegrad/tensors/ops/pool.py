@@ -1,5 +1,8 @@
 """Pooling of images."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
-from tapegrad.tensors.registry import Cost, Sample, define, raw
+from tapegrad.tensors.registry import Cost, Op, Sample, define, raw
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -90,7 +93,7 @@ _AVERAGE = define(
     ],
     benchmark="avg_pool2d",
 )
-_AVERAGE_BACK = define(
+_AVERAGE_BACK: Op = define(
     name="avg_pool2d_backward",
     function=None,
     doc="the gradient of avg_pool2d",
@@ -124,7 +127,7 @@ _ADAPTIVE = define(
     ],
     benchmark="adaptive_avg_pool2d",
 )
-_ADAPTIVE_BACK = define(
+_ADAPTIVE_BACK: Op = define(
     name="adaptive_avg_pool2d_backward",
     function=None,
     doc="the gradient of adaptive_avg_pool2d",

@@ -1,5 +1,8 @@
 """Reductions over dimensions."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import math
@@ -45,12 +48,17 @@ def _spread(node: Node, g: Tensor) -> Tensor:
     return g.reshape(shape)
 
 
+def _sum_vjp(node: Node, g: Tensor) -> Tensor:
+    found: Tensor = _spread(node, g).expand(node.shapes[0])
+    return found
+
+
 _SUM = define(
     name="sum",
     doc="the sum over dimensions",
     rule=_rule,
     total=True,
-    vjp=lambda node, g: _spread(node, g).expand(node.shapes[0]),
+    vjp=_sum_vjp,
     cost=_cost,
     samples=_SAMPLES,
     benchmark="sum",
@@ -60,8 +68,10 @@ _SUM = define(
 def _prod_vjp(node: Node, g: Tensor) -> Tensor:
     """Multiply all others; by dividing where no element is 0."""
     x, dims = node.inputs[0], node.attrs["dims"]
-    if bool((x != 0).all()):
-        return _spread(node, g) * _PROD(x, dims=dims, keepdim=True) / x
+    if bool(all(_e.ne(x, 0))):
+        product: Tensor = _PROD(x, dims=dims, keepdim=True)
+        found: Tensor = _spread(node, g) * product / x
+        return found
     return _spread(node, g) * _others(x, dims)
 
 
@@ -107,7 +117,8 @@ def _ties(node: Node, g: Tensor) -> Tensor:
     x, dims = node.inputs[0], node.attrs["dims"]
     y = node.output.reshape(_spread(node, g).shape).detach()
     chosen = _e.eq(x.detach(), y).to(x.dtype)
-    return _spread(node, g) * chosen / _SUM(chosen, dims=dims, keepdim=True)
+    count: Tensor = _SUM(chosen, dims=dims, keepdim=True)
+    return _spread(node, g) * chosen / count
 
 
 _AMAX, _AMIN = [

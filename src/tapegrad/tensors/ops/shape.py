@@ -29,7 +29,7 @@ def view_of(op: Op, x: Tensor, **attrs: Any) -> Tensor:
     return found
 
 
-# ---- views ----------------------------------------------------------------------------------------
+# ---- views --------------------------------------------------------------------------------------
 
 _RESHAPE = define(
     name="reshape",
@@ -171,7 +171,7 @@ def broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
     return expand(x, tuple(size))
 
 
-# ---- parts ----------------------------------------------------------------------------------------
+# ---- parts --------------------------------------------------------------------------------------
 
 
 @composite(Sample((5, 3), dim=0, start=1, length=3))
@@ -235,7 +235,7 @@ def flip(x: Tensor, dims: Any) -> Tensor:
     return x[tuple(steps)]
 
 
-# ---- copies ---------------------------------------------------------------------------------------
+# ---- copies -------------------------------------------------------------------------------------
 
 _CLONE = define(
     name="clone",
@@ -352,9 +352,10 @@ _PAD = define(
 
 
 def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """Return x with a border: before and after in the last dimension, then the one before it, …
+    """Return x with a border of these widths.
 
-    Negative widths cut off.
+    First before and after the last dimension, then the one before it, and so on. Negative widths
+    cut off.
     """
     if mode != "constant":
         raise DTypeError(f"pad: expected mode 'constant', got {mode!r}")

@@ -34,14 +34,16 @@ def _cost(x: Tensor, **_: Any) -> Cost:
 def _softmax_vjp(node: Node, g: Tensor) -> Tensor:
     y, dim = node.output, node.attrs["dim"]
     if not MODE.enabled:
-        return raw("softmax_backward", g, y, dim=dim)
+        found: Tensor = raw("softmax_backward", g, y, dim=dim)
+        return found
     return y * (g - (g * y).sum(dim, keepdim=True))
 
 
 def _log_softmax_vjp(node: Node, g: Tensor) -> Tensor:
     y, dim = node.output, node.attrs["dim"]
     if not MODE.enabled:
-        return raw("log_softmax_backward", g, y, dim=dim)
+        found: Tensor = raw("log_softmax_backward", g, y, dim=dim)
+        return found
     return g - _e.exp(y) * g.sum(dim, keepdim=True)
 
 
