@@ -120,15 +120,19 @@ void scatter(const Extent& extent, const Strided& array, std::int64_t first, std
              const T* from) {
     with_type(array.type, [&](auto type) {
         using S = decltype(type);
-        each_row(extent, array, first, count,
-                 [&](char* data, std::int64_t stride, std::int64_t n, std::int64_t done) {
-                     for (std::int64_t i = 0; i < n; ++i) {
-                         const auto value = std::is_same_v<S, bool>
-                                                ? static_cast<S>(from[done + i] != T(0))
-                                                : static_cast<S>(from[done + i]);
-                         std::memcpy(data + i * stride, &value, sizeof(S));
-                     }
-                 });
+        each_row(
+            extent, array, first, count,
+            [&](char* data, std::int64_t stride, std::int64_t n, std::int64_t done) {
+                if constexpr (std::is_same_v<S, T>)
+                    if (stride == sizeof(S))
+                        return void(std::memcpy(data, from + done, sizeof(T) * std::size_t(n)));
+                for (std::int64_t i = 0; i < n; ++i) {
+                    const auto value = std::is_same_v<S, bool>
+                                           ? static_cast<S>(from[done + i] != T(0))
+                                           : static_cast<S>(from[done + i]);
+                    std::memcpy(data + i * stride, &value, sizeof(S));
+                }
+            });
     });
 }
 
