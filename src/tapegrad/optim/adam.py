@@ -86,7 +86,19 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with a decay that shrinks parameters and leaves gradients alone."""
+    """Adam with a decay that shrinks parameters and leaves gradients alone.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> x = tg.tensor([4.0], requires_grad=True)
+        >>> opt = optim.AdamW([x], lr=0.5, weight_decay=0.25)
+        >>> (x * x).sum().backward()
+        >>> opt.step()
+        >>> round(x.item(), 3)
+        3.0
+
+    """
 
     decoupled = True
 

@@ -24,6 +24,16 @@ class RMSprop(Optimizer):
         centered: Whether to divide by the root of the variance instead.
         maximize: Whether to climb.
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> x = tg.tensor([4.0], requires_grad=True)
+        >>> opt = optim.RMSprop([x], lr=0.5, alpha=0.0)
+        >>> (x * x).sum().backward()
+        >>> opt.step()
+        >>> round(x.item(), 3)
+        3.5
+
     """
 
     def __init__(
