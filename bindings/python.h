@@ -35,6 +35,8 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
 
 /// Raises tapegrad.errors.`name` with a message.
 [[noreturn]] void raise(const char* name, const std::string& message);
+/// Text of unknown origin as a string of Python's.
+nb::object decoded(const std::string& text);
 /// The type's name, for messages.
 std::string type_name(PyObject* object);
 
@@ -44,6 +46,12 @@ std::string type_name(PyObject* object);
 nb::object items_of(nb::handle object, const std::string& expected);
 /// A node of two operands, or a number if both are.
 nb::object record_binary(Op op, const Operand& a, const Operand& b);
+
+/// File and line of the user's code that is running, "" if there is none.
+std::string current_place();
+/// The same as a number for Graph::here, and back.
+std::uint32_t record_place();
+const std::string* recorded_place(std::uint32_t number);
 
 /// The Vars of a sequence, which it keeps alive.
 struct Vars {
@@ -59,5 +67,7 @@ void bind_graph(nb::module_& m);
 void bind_functions(nb::module_& m);
 void bind_derivatives(nb::module_& m);
 void bind_program(nb::module_& m);
+void bind_loops(nb::module_& m);
+void bind_custom(nb::module_& m);
 
 }  // namespace tapegrad::bindings

@@ -214,3 +214,31 @@ def test_wrong_arguments_are_told(
 ) -> None:
     with pytest.raises(error, match=message):
         call(tg.Graph().input("x"))
+
+
+def test_graphs_with_lines_tell_where_a_node_was_recorded() -> None:
+    g = tg.Graph(lines=True)
+    x = g.inputs(2)
+    spoilt = tg.sum(np.log(x)) * 2
+    line = test_graphs_with_lines_tell_where_a_node_was_recorded.__code__.co_firstlineno + 3
+    found = tg.locate_nonfinite(spoilt, [1.0, -1.0])
+    assert found is not None
+    assert found.line == f"{__file__}:{line}"
+    assert str(found).endswith(f"({__file__}:{line})")
+    assert x[0].line == f"{__file__}:{line - 1}"
+
+
+def test_functions_are_recorded_with_lines() -> None:
+    def root(x: Any) -> Any:
+        return tg.sqrt(x[0])
+
+    found = tg.locate_nonfinite(root, [0.0])
+    assert found is not None
+    assert found.line == f"{__file__}:{root.__code__.co_firstlineno + 1}"
+
+
+def test_graphs_without_lines_have_none() -> None:
+    assert tg.Graph().input().line is None
+    found = tg.locate_nonfinite(tg.log(tg.Graph().input("x")), [0.0])
+    assert found is not None
+    assert str(found) == "%1 = log(x) is -inf, where x = 0.0; it spoils output 0"

@@ -19,13 +19,16 @@ from pathlib import Path
 from tapegrad.errors import FileError
 
 MAGIC = b"tapegrad"
-VERSION = 1
+#: Format 2 adds loops with steps and frozen branches; programs without them are written as 1.
+VERSION = 2
+FIRST_NEW_FLAG = 8
 _FRAME = struct.Struct("<8sI16s")
 
 
 def framed(record: bytes) -> bytes:
     """Put the frame around a record."""
-    return _FRAME.pack(MAGIC, VERSION, _digest(record)) + record
+    version = 1 if record[0] < FIRST_NEW_FLAG else VERSION
+    return _FRAME.pack(MAGIC, version, _digest(record)) + record
 
 
 def unframed(data: bytes) -> bytes:
@@ -36,9 +39,9 @@ def unframed(data: bytes) -> bytes:
             f"with {data[:8]!r}; save one with program.save(path)"
         )
     _, version, digest = _FRAME.unpack_from(data)
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise FileError(
-            f"load: expected format {VERSION}, got {version}; the program was saved by a newer "
+            f"load: expected format {VERSION} or older, got {version}; the program was saved by a newer "
             "tapegrad, install that"
         )
     record = data[_FRAME.size :]

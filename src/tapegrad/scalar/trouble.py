@@ -51,6 +51,11 @@ class NonFinite:
     overflow: bool = False
     """Backward: every derivative along the way is finite, their product or sum is not."""
 
+    @property
+    def line(self) -> str | None:
+        """File and line that recorded the node, in a graph made with lines=True."""
+        return self.var.line
+
     def __str__(self) -> str:
         """Say it in a sentence."""
         shown = [f"{name} = {value!r}" for name, value in self.operands[:SHOWN]]
@@ -60,14 +65,18 @@ class NonFinite:
         if self.by is None:
             return (
                 f"{_described(self.var)} is {self.value!r}{where}; it spoils output {self.output}"
+                f"{self._at()}"
             )
         reason = (
             "finite derivatives overflow in it" if self.overflow else "its derivative is not finite"
         )
         return (
             f"the gradient of output {self.output} becomes {self.value!r} at {label(self.by)}, "
-            f"behind {_described(self.var)}: {reason}{where}"
+            f"behind {_described(self.var)}: {reason}{where}{self._at()}"
         )
+
+    def _at(self) -> str:
+        return f" ({self.line})" if self.line else ""
 
 
 def locate_nonfinite(
@@ -85,7 +94,8 @@ def locate_nonfinite(
 
     Args:
         outputs: The Vars that were compiled (programs do not keep their graph), or a function of
-            an array, whose derivatives are searched too.
+            an array, whose derivatives are searched too. With a function, or in a graph made with
+            `Graph(lines=True)`, the line of Python that recorded the operation is told.
         x: The point.
         wrt: The Vars that it is differentiated by. The adjoints of all nodes are appended to the
             graph to find out; programs made of it stay as they are.
@@ -101,7 +111,7 @@ def locate_nonfinite(
         %2 = log(x) is nan, where x = -1.0; it spoils output 0
         >>> print(tg.locate_nonfinite(lambda x: tg.sqrt(x[0]) * x[1], [0.0, 1.0]))
         the gradient of output 0 becomes inf at %0, behind %2 = sqrt(%0): its derivative is not \
-finite, where %0 = 0.0
+finite, where %0 = 0.0 (<doctest ...>:1)
         >>> tg.locate_nonfinite(z, [1.0, 2.0], wrt=[x, y]) is None
         True
 
@@ -115,7 +125,7 @@ finite, where %0 = 0.0
     if callable(outputs):
         if wrt is not None or inputs is not None:
             raise DTypeError("locate_nonfinite: a function takes neither wrt nor inputs")
-        wrt, outputs = record(outputs, np.shape(x), "locate_nonfinite")
+        wrt, outputs = record(outputs, np.shape(x), "locate_nonfinite", lines=True)
         inputs = wrt
     search = _Search(
         point, None if inputs is None else as_vars(inputs, "locate_nonfinite: inputs"), dtype
