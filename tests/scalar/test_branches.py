@@ -46,7 +46,7 @@ def test_the_branch_of_the_example_is_taken(value: float, dtype: str) -> None:
 @each_dtype
 @pytest.mark.parametrize("point", [1.0, -3.0, float("nan"), float("inf")])
 def test_a_point_of_another_branch_raises(point: float, dtype: str) -> None:
-    with pytest.raises(tg.BranchChanged, match="lt\\(.*was true.*test_branches.py"):
+    with pytest.raises(tg.BranchChanged, match=r"lt\(.*was true.*test_branches.py"):
         recorded(0.5, dtype=dtype)([point])
     assert recorded(3.0)([5.0])[0] == 4.5
     with pytest.raises(tg.BranchChanged, match="was false"):

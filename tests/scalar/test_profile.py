@@ -16,7 +16,7 @@ def test_the_table_has_every_kernel_of_the_program() -> None:
     assert sum(k.runs for k in found.kernels) == program.stats["runs"]
     assert found.seconds > 0
     assert found.rows == 1
-    assert [k.seconds for k in found.kernels] == sorted((k.seconds for k in found.kernels))[::-1]
+    assert [k.seconds for k in found.kernels] == sorted(k.seconds for k in found.kernels)[::-1]
     lines = repr(found).splitlines()
     assert lines[0].endswith("us for 1 row")
     assert len(lines) == 2 + len(found.kernels)

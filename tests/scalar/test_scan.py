@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,27 +34,29 @@ def unrolled(step: Any, carry: Any, xs: Any) -> tuple[Any, list[Any]]:
 
 def programs(length: int, numbers: bool, order: int = 1, dtype: str = "float64") -> list[Any]:
     """The same computation as a scan and unrolled: all results, with derivatives."""
-    made = []
+    loops = (lambda *a: tg.scan(*a, checkpoint=4), unrolled)
+    return [pendulum(loop, length, numbers, order, dtype) for loop in loops]
+
+
+def pendulum(loop: Any, length: int, numbers: bool, order: int, dtype: str) -> tg.Program:
     data = np.random.default_rng(length).uniform(-1, 1, (length, 2))
-    for loop in (lambda *a: tg.scan(*a, checkpoint=4), unrolled):
-        g = tg.Graph()
-        rate, a, b = g.input("rate"), g.input("a"), g.input("b")
-        xs: Any = data if numbers else g.inputs(2 * length).reshape(length, 2)
-        scale = tg.exp(rate * 0.1)
+    g = tg.Graph()
+    rate, a, b = g.input("rate"), g.input("a"), g.input("b")
+    xs: Any = data if numbers else g.inputs(2 * length).reshape(length, 2)
+    scale = tg.exp(rate * 0.1)
 
-        def step(carry: Any, x: Any) -> Any:
-            p, v = carry
-            q = p + rate * v * tg.cos(x[0])
-            w = 0.9 * v - tg.sin(p) * x[1] * scale  # noqa: B023
-            return (q, w), q * x[0] + w
+    def step(carry: Any, x: Any) -> Any:
+        p, v = carry
+        q = p + rate * v * tg.cos(x[0])
+        w = 0.9 * v - tg.sin(p) * x[1] * scale
+        return (q, w), q * x[0] + w
 
-        (p, v), ys = loop(step, (a, b), xs)
-        wrt = [rate, a, b, *([] if numbers else np.ravel(xs))]
-        outputs = [p, v, tg.sum([y * y for y in ys])]
-        if order == 2:
-            outputs = list(tg.grad(tg.sum(outputs), wrt))
-        made.append(tg.compile(outputs, wrt=wrt, dtype=dtype))
-    return made
+    (p, v), ys = loop(step, (a, b), xs)
+    wrt = [rate, a, b, *([] if numbers else np.ravel(xs))]
+    outputs = [p, v, tg.dot(ys, ys) + rate]
+    if order == 2:
+        outputs = list(tg.grad(tg.sum(outputs), wrt))
+    return tg.compile(outputs, wrt=wrt, dtype=dtype)
 
 
 def points(program: tg.Program, rows: int = 5) -> Any:
@@ -350,8 +352,13 @@ def test_wrong_arguments_are_told(call: Any, message: str) -> None:
 
 def test_arguments_of_a_step_are_of_no_use_outside() -> None:
     x = tg.Graph().input("x")
-    kept = []
-    tg.scan(lambda c, _: (kept.append(c) or c * 2, None), x, length=3)
+    kept: list[Any] = []
+
+    def step(c: Any, _: Any) -> Any:
+        kept.append(c)
+        return c * 2, None
+
+    tg.scan(step, x, length=3)
     with pytest.raises(tg.GraphError, match="used outside"):
         tg.compile(kept[0] + x)
     assert "argument of a scan step" in repr(kept[0])

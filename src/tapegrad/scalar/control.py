@@ -72,31 +72,21 @@ def scan(
     next_carry, y = _called(step, _rebuilt(carry, held, "scan: carry"), rows.arguments(held))
     _same_structure(carry, next_carry)
     ends = [*_leaves(next_carry, "scan: the step's carry"), *_leaves(y, "scan: the step's y")]
-    results = iter(_results(graph, rows, arguments, ends, leaves, limit))
-    last = _rebuilt(carry, results, "scan: carry")
-    return last, _stacked(y, list(results), rows.count)
-
-
-def _results(
-    graph: Graph,
-    rows: _Rows,
-    arguments: list[Var],
-    ends: list[Any],
-    leaves: list[Any],
-    limit: int,
-) -> list[Var]:
-    """Record the loop; the carry at the end, then each step's results."""
-    if not arguments or not ends:
-        return []
-    return _core.record_scan(
-        arguments,
-        [_as_var(graph, end) for end in ends],
-        [_as_var(graph, leaf) for leaf in leaves],
-        [_as_var(graph, each) for each in rows.operands()],
-        rows.table(),
-        rows.count,
-        limit,
+    results = iter(
+        _core.record_scan(
+            arguments,
+            [_as_var(graph, end) for end in ends],
+            [_as_var(graph, leaf) for leaf in leaves],
+            [_as_var(graph, each) for each in rows.operands()],
+            rows.table(),
+            rows.steps,
+            limit,
+        )
+        if arguments and ends
+        else ()
     )
+    last = _rebuilt(carry, results, "scan: carry")
+    return last, _stacked(y, list(results), rows.steps)
 
 
 # ---- rows ---------------------------------------------------------------------------------------
@@ -107,7 +97,7 @@ class _Rows(NamedTuple):
 
     structure: Tree
     arrays: list[NDArray[Any]]
-    count: int
+    steps: int
 
     @classmethod
     def of(cls, xs: Tree, length: int | None) -> _Rows:
@@ -144,11 +134,11 @@ class _Rows(NamedTuple):
 
     def _joined(self, dtype: Any) -> NDArray[Any]:
         chosen = [
-            np.asarray(array).reshape(self.count, _width(array))
+            np.asarray(array).reshape(self.steps, _width(array))
             for array in self.arrays
             if (array.dtype == object) == (dtype is object)
         ]
-        return np.hstack(chosen) if chosen else np.empty((self.count, 0), dtype=dtype)
+        return np.hstack(chosen) if chosen else np.empty((self.steps, 0), dtype=dtype)
 
     def arguments(self, held: Iterator[Var]) -> Tree:
         """Arrange arguments for one step like a row: those for Vars first, then for numbers."""
@@ -316,7 +306,7 @@ def _graph_of(leaves: list[Any]) -> Graph | None:
 
 def _graph_by_trial(step: Step, carry: Tree, rows: _Rows) -> Graph | None:
     """Find the graph of Vars that the step takes from around it."""
-    if not rows.count:
+    if not rows.steps:
         return None
     found = _called(step, carry, rows.row(0))
     return _graph_of(list(_leaves(found, "scan: the step's results")))
@@ -325,7 +315,7 @@ def _graph_by_trial(step: Step, carry: Tree, rows: _Rows) -> Graph | None:
 def _in_python(step: Step, carry: Tree, rows: _Rows) -> tuple[Tree, Tree]:
     """Run all steps on numbers."""
     collected = []
-    for place in range(rows.count):
+    for place in range(rows.steps):
         carry, y = _called(step, carry, rows.row(place))
         collected.append(y)
     return carry, _arrays(collected)

@@ -121,11 +121,11 @@ def custom(
             raise DTypeError(f"custom: expected {what}, got {type(called).__name__}")
     if not isinstance(outputs, int) or not 1 <= outputs <= 1000:
         raise OptionError(f"custom: expected outputs from 1 to 1000, got {outputs!r}")
-    called = name or getattr(function, "__name__", type(function).__name__)
+    label = name or str(getattr(function, "__name__", type(function).__name__))
     if not vectorized:
         function = _row_by_row(function)
         vjp = vjp if vjp is None or isinstance(vjp, CustomOp) else _row_by_row(vjp)
-    return CustomOp(function, vjp, outputs, called)
+    return CustomOp(function, vjp, outputs, label)
 
 
 def _row_by_row(function: Callable[..., Any]) -> ArrayFunction:

@@ -21,13 +21,13 @@ from tapegrad.errors import FileError
 MAGIC = b"tapegrad"
 #: Format 2 adds loops with steps and frozen branches; programs without them are written as 1.
 VERSION = 2
-FIRST_NEW_FLAG = 8
+FIRST_NEW_FLAG = b"\x08"
 _FRAME = struct.Struct("<8sI16s")
 
 
 def framed(record: bytes) -> bytes:
     """Put the frame around a record."""
-    version = 1 if record[0] < FIRST_NEW_FLAG else VERSION
+    version = VERSION if record[:1] >= FIRST_NEW_FLAG else 1
     return _FRAME.pack(MAGIC, version, _digest(record)) + record
 
 
@@ -41,8 +41,8 @@ def unframed(data: bytes) -> bytes:
     _, version, digest = _FRAME.unpack_from(data)
     if not 1 <= version <= VERSION:
         raise FileError(
-            f"load: expected format {VERSION} or older, got {version}; the program was saved by a newer "
-            "tapegrad, install that"
+            f"load: expected format {VERSION} or older, got {version}; the program was saved by a "
+            "newer tapegrad, install that"
         )
     record = data[_FRAME.size :]
     if digest != _digest(record):
