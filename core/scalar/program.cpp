@@ -234,6 +234,13 @@ std::shared_ptr<const Program> Program::find_derived(const std::string& key) con
     return found == derived_.end() ? nullptr : found->second;
 }
 
+std::uint32_t Program::round_slots() const {
+    std::uint32_t most = 0;
+    for (const auto& body : bodies_)
+        most = std::max(most, body->bodies_.empty() ? body->slots_ : body->round_slots());
+    return most;
+}
+
 const Custom* Program::calls() const {
     if (!customs_.empty()) return customs_[0].get();
     for (const auto& body : bodies_)

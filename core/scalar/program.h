@@ -64,6 +64,8 @@ class Program {
     const ProgramStats& stats() const { return stats_; }
     /// Slots with those that bodies of loops need behind them.
     std::uint32_t total_slots() const { return total_slots_; }
+    /// The most slots that a round of an innermost loop works in, 0 without loops.
+    std::uint32_t round_slots() const;
     std::size_t code_bytes() const {
         return narrow_.size() * sizeof(std::uint16_t) + words_.size() * sizeof(std::uint32_t);
     }

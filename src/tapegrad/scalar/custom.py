@@ -98,7 +98,7 @@ def custom(
             and so the operation a second one.
         outputs: How many results the function has.
         vectorized: False: `function` and `vjp` take and return numbers, and are called once for
-            each row. A call takes about a microsecond, so this is slow in large batches.
+            each row: some twenty times as slow in large batches.
         name: For messages and pictures; the function's own by default.
 
     Calls hold the interpreter lock. What a function raises is raised by the program. Programs with
