@@ -144,7 +144,9 @@ std::string formula(const Graph& graph, NodeId id) {
     if (node.op() == Op::constant || node.op() == Op::input) return short_text(graph, id);
     const bool projected = node.op() == Op::projection;
     const NodeId source = projected ? node.a : id;
-    std::string text = std::string(info(graph.op(source)).name) + "(";
+    std::string text = graph.op(source) == Op::custom ? graph.custom_of(source)->name
+                                                      : info(graph.op(source)).name;
+    text += "(";
     auto operands = graph.operands(source);
     constexpr std::size_t shown = 6;
     for (std::size_t i = 0; i < operands.size() && i < shown; ++i)

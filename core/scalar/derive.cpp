@@ -328,12 +328,21 @@ class Sweep {
         if (!custom->vjp)
             throw GradError("grad: the custom operation '" + custom->name +
                             "' has no derivative; give tg.custom a vjp");
-        const std::vector<NodeId> operands = operands_;
-        std::vector<NodeId> given = finish_all(id);
+        const std::vector<NodeId> operands = operands_, h = finish_all(id);
+        std::vector<NodeId> given = h;
         given.insert(given.end(), operands.begin(), operands.end());
         const NodeId header = graph_.custom(custom->vjp, given);
-        for (std::uint32_t i = 0; i < operands.size(); ++i)
-            plain(operands[i], symbol(header + 1 + i));
+        const Symbol any = masking_ ? any_nonzero(h) : Symbol(1.0);
+        for (std::uint32_t i = 0; i < operands.size(); ++i) {
+            const Symbol adjoint = symbol(header + 1 + i);
+            plain(operands[i], masking_ ? where(any, adjoint, Symbol(0.0)) : adjoint);
+        }
+    }
+
+    Symbol any_nonzero(std::span<const NodeId> nodes) {
+        std::vector<NodeId> hits;
+        for (NodeId node : nodes) hits.push_back(graph_.binary(Op::ne, node, graph_.constant(0.0)));
+        return symbol(graph_.nary(Op::sum, hits));
     }
 
     /// a * b, masked by a where products have to be.

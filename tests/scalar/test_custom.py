@@ -68,6 +68,25 @@ def test_a_vjp_with_a_vjp_gives_second_derivatives() -> None:
         tg.hessian(lambda x: sine()(x[0]))([1.0])
 
 
+def test_the_branch_a_where_does_not_take_does_no_harm() -> None:
+    def slope(*arguments: Any) -> Any:
+        g, x = arguments[-2:]
+        with np.errstate(all="ignore"):
+            return g / (2 * np.sqrt(x))
+
+    x = tg.Graph().inputs(1)
+    with np.errstate(all="ignore"):
+        root = tg.custom(np.sqrt, slope)
+        program = tg.compile(tg.where(x[0] > 0, root(x[0]), x[0]), wrt=x)
+        assert [program([point])[1][0] for point in (0.0, 4.0)] == [1.0, 0.25]
+
+
+def test_names_are_shown() -> None:
+    x = tg.Graph().input("x")
+    assert "my op(x)" in repr(sine(name="my op")(x))
+    assert 'label="my op"' in str(tg.to_dot(sine(name="my op")(x)))
+
+
 def test_functions_of_numbers() -> None:
     calls = []
 

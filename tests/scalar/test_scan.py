@@ -226,6 +226,41 @@ def test_numbers_alone_run_in_python() -> None:
     assert tg.scan(lambda c, x: (c, None), 1.0, length=0) == (1.0, None)
 
 
+def test_outputs_may_be_anything() -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    end, ys = tg.scan(lambda c, t: (y, (1.5, x, c, c, t)), x, [2.0, x, 3.0])
+    found = tg.compile([end, *np.ravel(ys)], wrt=[x, y])
+    values, jacobian = found([5.0, 7.0])
+    assert values.tolist() == [7, 1.5, 1.5, 1.5, 5, 5, 5, 5, 7, 7, 5, 7, 7, 2, 5, 3]
+    assert jacobian.sum(axis=0).tolist() == [3 + 1 + 1 + 1, 1 + 2 + 2]
+
+
+def test_a_scan_without_carry_is_a_map() -> None:
+    x = tg.Graph().inputs(200)
+    end, ys = tg.scan(lambda _, each: ((), tg.sin(each) * x[0]), (), x, checkpoint=5)
+    assert end == ()
+    program, plain = tg.compile(tg.sum(ys), wrt=x), tg.compile(tg.sum(tg.sin(x)) * x[0], wrt=x)
+    point = np.linspace(0, 1, 200)
+    for a, b in zip(program(point), plain(point), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_steps_may_differentiate() -> None:
+    """Newton's method for the cube root, with the slope of what the step itself records."""
+    g = tg.Graph()
+    a = g.input("a")
+
+    def newton(c: Any, _: Any) -> Any:
+        f = c**3 - a
+        return c - f / tg.grad(f, c), None
+
+    root, _ = tg.scan(newton, 1.0 + 0 * a, length=40)
+    value, gradient = tg.compile(root, wrt=[a])([27.0])
+    assert value == pytest.approx(3.0, rel=1e-15)
+    assert gradient[0] == pytest.approx(1 / 27, rel=1e-12)
+
+
 def test_what_does_not_change_is_computed_once() -> None:
     g = tg.Graph()
     x = g.input("x")
@@ -337,6 +372,7 @@ def test_c_does_the_same(numbers: bool, tmp_path: Path) -> None:
         (lambda x: tg.scan(lambda c, _: (c, None), x, length=-1), "at least 0"),
         (lambda x: untyped.scan(lambda c, _: (c, None), x, length=1.5), "integer"),
         (lambda x: tg.scan(lambda c, _: (c, None), x, length=1, checkpoint=1), "at least 2"),
+        (lambda x: untyped.scan(3, x, length=2), "as a function"),
         (lambda x: untyped.scan(lambda c, _: c, x, length=2), "two things"),
         (lambda x: tg.scan(lambda c, _: ((c, c), None), x, length=2), "like the one"),
         (lambda x: tg.scan(lambda c, _: (c, "y"), x, length=2), "expected Vars"),

@@ -61,6 +61,8 @@ def scan(
         (4999950000.0, array([4.99995e+09]))
 
     """
+    if not callable(step):
+        raise DTypeError(f"scan: expected the step as a function, got {type(step).__name__}")
     rows = _Rows.of(xs, length)
     limit = _whole("checkpoint", checkpoint, 2)
     leaves = list(_leaves(carry, "scan: carry"))

@@ -12,7 +12,7 @@ from typing import Any
 from tapegrad._core import Graph, Var
 from tapegrad.errors import OptionError
 from tapegrad.scalar.layers import Box, svg
-from tapegrad.scalar.nodes import label, of_one_graph
+from tapegrad.scalar.nodes import formula, label, of_one_graph
 
 #: Seconds that a layout may take in a notebook; the text is shown after that.
 PATIENCE = 10.0
@@ -160,6 +160,8 @@ def _text(var: Var) -> str:
     """Write what a node does: inputs and constants by name and value, others by operation."""
     if var.op == "projection":
         return f"[{var.index - var.operands[0].index - 1}]"
+    if var.op == "custom":
+        return formula(var).rpartition("(")[0]
     return label(var) if var.op in SHAPES else var.op
 
 
