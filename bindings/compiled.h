@@ -75,6 +75,8 @@ nb::bytes record(const Compiled& c);
 /// The instructions of a program before they are scheduled, with their values numbered.
 nb::dict listing(const Compiled& c);
 nb::list input_names(const Compiled& c);
+/// What a program was compiled from, as Vars of a graph of its own: outputs, wrt, inputs.
+nb::tuple opened(const Program& program);
 
 /// The native loop behind Program.minimize.
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,

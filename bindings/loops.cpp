@@ -98,6 +98,32 @@ nb::list record_loop(const Compiled& body, std::uint32_t count, nb::handle carri
     return vars_from(graph, out);
 }
 
+/// What a node of a loop repeats, as Vars of a graph of its own, and how it is fed.
+nb::dict loop_parts(const Var& var) {
+    const NodeId header =
+        var.graph->op(var.id) == Op::projection ? var.graph->node(var.id).a : var.id;
+    if (var.graph->op(header) != Op::loop)
+        raise("GraphError", "loop_parts: expected a Var of a loop, got another");
+    const Loop& loop = var.graph->loop_of(header);
+    const LoopOperands in = split(loop, var.graph->operands(header));
+    nb::dict out;
+    out["carried"] = vars_from(var.graph, in.carried);
+    out["shared"] = vars_from(var.graph, in.shared);
+    out["stepped"] = vars_from(var.graph, in.stepped);
+    out["start"] = in.start == no_node ? nb::none() : make_var(var.graph, in.start);
+    nb::list table;
+    if (loop.table)
+        for (double value : loop.table->values) table.append(value);
+    out["table"] = table;
+    out["columns"] = loop.columns();
+    out["direction"] = loop.backward ? -1 : 1;
+    out["count"] = loop.count;
+    out["first_step"] = loop.first_step;
+    out["steps"] = loop.steps;
+    out["body"] = opened(*loop.body);
+    return out;
+}
+
 }  // namespace
 
 void bind_loops(nb::module_& m) {
@@ -112,6 +138,9 @@ void bind_loops(nb::module_& m) {
                 "collections.abc.Sequence[Var], table: numpy.typing.ArrayLike, count: int, limit: "
                 "int) -> list[Var]"),
         "Records rounds of a step: carried values at the end, then the results of all rounds.");
+    m.def("loop_parts", &loop_parts, nb::arg("var"),
+          nb::sig("def loop_parts(var: Var) -> dict[str, typing.Any]"),
+          "Operands of a loop, its numbers, and its body as Vars: outputs, wrt, inputs.");
     m.def("record_loop", &record_loop, nb::arg("body"), nb::arg("count"), nb::arg("carried"),
           nb::arg("shared") = nb::make_tuple(),
           nb::sig("def record_loop(body: Program, count: int, carried: "

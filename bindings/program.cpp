@@ -323,6 +323,10 @@ void bind_program(nb::module_& m) {
             },
             nb::sig("def calls(self) -> str | None"), "A Python function that it calls, or None.")
         .def("record", &record, "The program as bytes, of which Program(record) is the same.")
+        .def(
+            "opened", [](const Compiled& c) { return opened(*c.program); },
+            nb::sig("def opened(self) -> tuple[list[Var], list[Var], list[Var]]"),
+            "What it was compiled from, as Vars of a graph of its own: outputs, wrt, inputs.")
         .def("listing", &listing, nb::sig("def listing(self) -> dict[str, typing.Any]"),
              "Inputs, constants, instructions, outputs and loops, by numbers of values.")
         .def_prop_ro("input_names", &input_names, nb::sig("def input_names(self) -> list[str]"),

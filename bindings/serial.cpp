@@ -64,6 +64,16 @@ nb::dict listing_of(const Program& program) {
 
 }  // namespace
 
+nb::tuple opened(const Program& program) {
+    const Opened found = program.open();
+    const auto vars = [&](const std::vector<NodeId>& ids) {
+        nb::list out;
+        for (NodeId id : ids) out.append(make_var(found.graph, id));
+        return out;
+    };
+    return nb::make_tuple(vars(found.outputs), vars(found.wrt), vars(found.inputs));
+}
+
 void restore(Compiled* self, const nb::bytes& record) {
     Saved saved = read_record({record.c_str(), record.size()});
     new (self) Compiled{make_runner(saved.program, !saved.is_float), saved.program, saved.scalar,

@@ -176,6 +176,12 @@ std::uint32_t Graph::results(NodeId id) const {
     }
 }
 
+void Graph::copy_place(NodeId id, const Graph& source, NodeId from) {
+    if (source.places_.empty()) return;
+    if (places_.size() <= id) places_.resize(id + 1, no_node);
+    places_[id] = source.place(from);
+}
+
 void Graph::guard(Guard guard) {
     if (guarded_.insert(guard.condition).second) guards_.push_back(std::move(guard));
 }
@@ -283,6 +289,7 @@ Graph Graph::compact() const {
     out.input_names_ = input_names_;
     out.loops_ = loops_;
     out.customs_ = customs_;
+    out.places_ = places_;
     return out;
 }
 

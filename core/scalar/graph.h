@@ -57,6 +57,8 @@ struct Loop {
     std::shared_ptr<const Program> body;
     std::shared_ptr<const Table> table;  ///< or none
     bool backward = false;               ///< through the table
+    /// Of a scan: the step that it starts with, and steps of one round; for messages only.
+    std::uint32_t first_step = 0, steps = 1;
 
     std::uint32_t columns() const { return table ? table->columns : 0; }
     std::uint32_t shared() const;
@@ -153,6 +155,8 @@ class Graph {
     std::uint32_t (*here)() = nullptr;
     /// What `here` said of a node; no_node without it.
     std::uint32_t place(NodeId id) const { return id < places_.size() ? places_[id] : no_node; }
+    /// Says the same of a node as `source` does of its own.
+    void copy_place(NodeId id, const Graph& source, NodeId from);
     /// Values for branches; none unless they are to be frozen.
     std::shared_ptr<Example> example;
 

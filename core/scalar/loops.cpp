@@ -131,11 +131,11 @@ std::vector<NodeId> join(const LoopOperands& operands) {
 }
 
 std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint32_t count,
-                                  LoopOperands operands) {
+                                  LoopOperands operands, std::uint32_t first) {
     Nodes results, outputs;
     if (count <= rounds.limit) {
-        const Loop loop{count,          rounds.carried, rounds.stepped,
-                        rounds.outputs, rounds.body,    rounds.table};
+        Loop loop{count, rounds.carried, rounds.stepped, rounds.outputs, rounds.body, rounds.table};
+        loop.first_step = first;
         const NodeId header = graph.loop(loop, join(operands));
         for (std::uint32_t i = 0; i < loop.results(); ++i) results.push_back(header + 1 + i);
         return results;
@@ -143,12 +143,14 @@ std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint3
     const std::uint32_t steps = block_length(count, rounds.limit), blocks = count / steps;
     const auto shared = static_cast<std::uint32_t>(operands.shared.size());
     const std::uint32_t position = rounds.table ? 1 : 0;
-    const Loop loop{blocks,
-                    rounds.carried + position,
-                    steps * rounds.stepped,
-                    steps * rounds.outputs,
-                    block_body(rounds, shared, steps),
-                    nullptr};
+    Loop loop{blocks,
+              rounds.carried + position,
+              steps * rounds.stepped,
+              steps * rounds.outputs,
+              block_body(rounds, shared, steps),
+              nullptr};
+    loop.first_step = first;
+    loop.steps = steps;
     LoopOperands outer = operands;
     if (position) outer.carried.push_back(operands.start);
     outer.start = no_node;
@@ -163,7 +165,7 @@ std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint3
         operands.carried.assign(results.begin(), results.begin() + rounds.carried);
         operands.stepped.erase(operands.stepped.begin(),
                                operands.stepped.begin() + static_cast<std::ptrdiff_t>(done));
-        results = record_rounds(graph, rounds, left, operands);
+        results = record_rounds(graph, rounds, left, operands, first + blocks * steps);
         append(outputs, std::span(results).subspan(rounds.carried));
     }
     results.resize(rounds.carried);
@@ -191,17 +193,23 @@ std::shared_ptr<const Program> close_body(const Graph& graph, std::span<const No
 
     Graph body;
     Nodes now(size, no_node), inputs, operands, results;
-    const auto take = [&](std::span<const NodeId> nodes) {
-        for (NodeId id : nodes) inputs.push_back(now[id] = body.input());
+    const auto take = [&](std::span<const NodeId> nodes, const char* kind) {
+        std::size_t place = 0;
+        for (NodeId id : nodes) {
+            std::string name = std::string(kind) + "[" + std::to_string(place++) + "]";
+            if (!*kind) name = graph.op(id) == Op::input ? graph.input_name(graph.node(id).a) : "";
+            inputs.push_back(now[id] = body.input(std::move(name)));
+        }
     };
-    take(arguments.first(carried));
-    take(shared);
-    take(arguments.subspan(carried));
+    take(arguments.first(carried), "carry");
+    take(shared, "");
+    take(arguments.subspan(carried), "x");
     for (NodeId id = 0; id < size; ++id) {
         if (!live[id] || now[id] != no_node) continue;
         operands.clear();
         for (NodeId operand : graph.operands(id)) operands.push_back(now[operand]);
         now[id] = body.copy(graph, id, operands);
+        body.copy_place(now[id], graph, id);
     }
     for (NodeId id : outputs) results.push_back(now[id]);
     return Program::compile(body, results, {}, false, inputs);

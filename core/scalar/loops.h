@@ -34,9 +34,9 @@ struct LoopOperands {
     NodeId start = no_node;  ///< the table's first row; with a table only
 };
 
-/// Records `count` rounds; the results are those of a loop.
+/// Records `count` rounds, the first of which is step `first`; the results are those of a loop.
 std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint32_t count,
-                                  LoopOperands operands);
+                                  LoopOperands operands, std::uint32_t first = 0);
 
 /// The body of a step function that was recorded in `graph` with placeholders as its arguments.
 /// What it takes from around it, other than constants, becomes an input behind the first `carried`

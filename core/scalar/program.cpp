@@ -84,6 +84,7 @@ Extract extract(const Graph& source, std::span<const NodeId> roots) {
         operands.clear();
         for (NodeId operand : source.operands(id)) operands.push_back(out.now[operand]);
         out.now[id] = copier.copy(id, operands);
+        out.graph.copy_place(out.now[id], source, id);
     }
     return out;
 }
@@ -205,19 +206,26 @@ std::shared_ptr<const Program> Program::restore(const Graph& graph, std::span<co
     return program;
 }
 
-std::shared_ptr<const Program> Program::guard_program() const {
+Opened Program::open() const { return open(roots_, wrt_); }
+
+Opened Program::open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const {
+    Extract part = extract(source_, joined(roots, wrt));
+    auto graph = std::make_shared<Graph>(std::move(part.graph));
     // The source has the live inputs only, in their order; the program takes all of them.
-    Extract part = extract(source_, conditions(guards_));
-    Graph& graph = part.graph;
     std::vector<NodeId> inputs(input_names_.size(), no_node);
     for (std::uint32_t k = 0; k < source_positions_.size(); ++k) {
         const NodeId id = source_.inputs()[k];
         if (id < part.now.size() && part.now[id] != no_node)
             inputs[source_positions_[k]] = part.now[id];
     }
-    for (NodeId& id : inputs)
-        if (id == no_node) id = graph.input();
-    return make(graph, translate(part, conditions(guards_)), {}, false, inputs, {});
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i] == no_node) inputs[i] = graph->input(input_names_[i]);
+    return {graph, inputs, translate(part, roots), translate(part, wrt)};
+}
+
+std::shared_ptr<const Program> Program::guard_program() const {
+    const Opened guards = open(conditions(guards_), {});
+    return make(*guards.graph, guards.outputs, {}, false, guards.inputs, {});
 }
 
 std::shared_ptr<const Program> Program::derived(

@@ -31,6 +31,13 @@ struct Expanded {
     std::vector<std::uint32_t> positions;  ///< per input of the graph its place in the program
 };
 
+/// What a program was compiled from, as a graph to look at and to add to.
+struct Opened {
+    std::shared_ptr<Graph> graph;
+    std::vector<NodeId> inputs, outputs;
+    std::vector<NodeId> wrt;  ///< none where derivatives are among the outputs
+};
+
 /// Immutable once made; any number of threads may run it.
 class Program {
    public:
@@ -50,6 +57,8 @@ class Program {
     /// The nodes it was compiled from. Derivatives are recorded anew: they have several times as
     /// many nodes as what they are derivatives of, which is all that a program keeps.
     Expanded expanded() const;
+    /// What it was compiled from, without guards; all its inputs, used or not.
+    Opened open() const;
     /// The conditions of the guards as outputs of a program of their own.
     std::shared_ptr<const Program> guard_program() const;
     std::span<const Guard> guards() const { return guards_; }
@@ -82,6 +91,7 @@ class Program {
                                          std::span<const NodeId> wrt, bool with_gradient,
                                          std::span<const NodeId> inputs, std::vector<Guard> guards);
     void encode_loops(const struct Lowered& lowered);
+    Opened open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const;
     void encode(const struct Lowered& lowered, const struct Schedule& schedule,
                 const struct Slots& slots);
     void begin_run(const struct Instruction& first, bool independent, std::uint32_t count);
