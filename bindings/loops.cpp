@@ -72,6 +72,11 @@ nb::list record_scan(nb::handle arguments, nb::handle outputs, nb::handle carrie
                     [&](NodeId id) { return !graph->is_placeholder(id); }))
         raise("GraphError", "scan: expected arguments made for it, got other Vars");
     rounds.outputs = static_cast<std::uint32_t>(ends.size()) - rounds.carried;
+    const std::uint64_t most = std::max(rounds.outputs, rounds.stepped);
+    if (most * count > Graph::max_arity)
+        raise("ShapeError",
+              "scan: more than 16,777,215 operands or outputs of all steps together; "
+              "sum outputs up in the carry");
     rounds.body = close_body(*graph, places, rounds.carried, ends, operands.shared);
     if (rounds.table) operands.start = graph->constant(0.0);
     return vars_from(graph, record_rounds(*graph, rounds, count, std::move(operands)));

@@ -373,6 +373,7 @@ def test_c_does_the_same(numbers: bool, tmp_path: Path) -> None:
         (lambda x: untyped.scan(lambda c, _: (c, None), x, length=1.5), "integer"),
         (lambda x: tg.scan(lambda c, _: (c, None), x, length=1, checkpoint=1), "at least 2"),
         (lambda x: untyped.scan(3, x, length=2), "as a function"),
+        (lambda x: tg.scan(lambda c, _: (c, c), x, length=2**31), "16,777,215"),
         (lambda x: untyped.scan(lambda c, _: c, x, length=2), "two things"),
         (lambda x: tg.scan(lambda c, _: ((c, c), None), x, length=2), "like the one"),
         (lambda x: tg.scan(lambda c, _: (c, "y"), x, length=2), "expected Vars"),
