@@ -110,6 +110,31 @@ std::shared_ptr<const Program> block_body(const Rounds& rounds, std::uint32_t sh
     return Program::compile(graph, results, {}, false, inputs);
 }
 
+/// Records a loop and returns its results.
+Nodes results_of(Graph& graph, const Loop& loop, const LoopOperands& operands) {
+    const NodeId header = graph.loop(loop, join(operands));
+    Nodes out;
+    for (std::uint32_t i = 0; i < loop.results(); ++i) out.push_back(header + 1 + i);
+    return out;
+}
+
+/// Records blocks of rounds: their carried values, with a table the position in it, their outputs.
+Nodes record_blocks(Graph& graph, const Rounds& rounds, std::uint32_t blocks, std::uint32_t steps,
+                    LoopOperands operands, std::uint32_t first) {
+    const auto shared = static_cast<std::uint32_t>(operands.shared.size());
+    if (rounds.table) operands.carried.push_back(operands.start);
+    operands.start = no_node;
+    Loop loop{blocks,
+              static_cast<std::uint32_t>(operands.carried.size()),
+              steps * rounds.stepped,
+              steps * rounds.outputs,
+              block_body(rounds, shared, steps),
+              nullptr};
+    loop.first_step = first;
+    loop.steps = steps;
+    return results_of(graph, loop, operands);
+}
+
 }  // namespace
 
 LoopOperands split(const Loop& loop, std::span<const NodeId> operands) {
@@ -132,43 +157,29 @@ std::vector<NodeId> join(const LoopOperands& operands) {
 
 std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint32_t count,
                                   LoopOperands operands, std::uint32_t first) {
-    Nodes results, outputs;
     if (count <= rounds.limit) {
         Loop loop{count, rounds.carried, rounds.stepped, rounds.outputs, rounds.body, rounds.table};
         loop.first_step = first;
-        const NodeId header = graph.loop(loop, join(operands));
-        for (std::uint32_t i = 0; i < loop.results(); ++i) results.push_back(header + 1 + i);
-        return results;
+        return results_of(graph, loop, operands);
     }
     const std::uint32_t steps = block_length(count, rounds.limit), blocks = count / steps;
-    const auto shared = static_cast<std::uint32_t>(operands.shared.size());
-    const std::uint32_t position = rounds.table ? 1 : 0;
-    Loop loop{blocks,
-              rounds.carried + position,
-              steps * rounds.stepped,
-              steps * rounds.outputs,
-              block_body(rounds, shared, steps),
-              nullptr};
-    loop.first_step = first;
-    loop.steps = steps;
-    LoopOperands outer = operands;
-    if (position) outer.carried.push_back(operands.start);
-    outer.start = no_node;
-    const std::size_t done = std::size_t{blocks} * steps * rounds.stepped;
-    outer.stepped.resize(done);
-    const NodeId header = graph.loop(loop, join(outer));
-    for (std::uint32_t i = 0; i < loop.results(); ++i) results.push_back(header + 1 + i);
-    outputs.assign(results.begin() + loop.carried, results.end());
-    results.resize(loop.carried);
-    if (const std::uint32_t left = count - blocks * steps) {
-        if (position) operands.start = results.back();
-        operands.carried.assign(results.begin(), results.begin() + rounds.carried);
-        operands.stepped.erase(operands.stepped.begin(),
-                               operands.stepped.begin() + static_cast<std::ptrdiff_t>(done));
-        results = record_rounds(graph, rounds, left, operands, first + blocks * steps);
-        append(outputs, std::span(results).subspan(rounds.carried));
+    LoopOperands rest = operands;
+    const std::ptrdiff_t done = std::ptrdiff_t{blocks} * steps * rounds.stepped;
+    operands.stepped.resize(static_cast<std::size_t>(done));
+    rest.stepped.erase(rest.stepped.begin(), rest.stepped.begin() + done);
+    Nodes outputs = record_blocks(graph, rounds, blocks, steps, operands, first);
+    rest.carried.assign(outputs.begin(), outputs.begin() + rounds.carried);
+    outputs.erase(outputs.begin(), outputs.begin() + rounds.carried);
+    if (rounds.table) {
+        rest.start = outputs.front();
+        outputs.erase(outputs.begin());
     }
-    results.resize(rounds.carried);
+    Nodes results = rest.carried;
+    if (const std::uint32_t left = count - blocks * steps) {
+        const Nodes last = record_rounds(graph, rounds, left, rest, first + blocks * steps);
+        results.assign(last.begin(), last.begin() + rounds.carried);
+        append(outputs, std::span(last).subspan(rounds.carried));
+    }
     append(results, outputs);
     return results;
 }
