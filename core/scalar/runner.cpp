@@ -19,9 +19,9 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::uint32_t tile = 8;
-/// Rows whose outputs are summed as one piece, and partial sums within a piece.
-constexpr std::size_t sum_piece = 1024;
-constexpr std::size_t sum_lanes = 16;
+/// Instructions times rows, some 100 us, below which another thread takes longer to wake than to
+/// work.
+constexpr std::size_t thread_work = 500'000;
 
 std::size_t cache_bytes() {
 #ifdef _SC_LEVEL2_CACHE_SIZE
@@ -36,16 +36,6 @@ std::atomic<bool> forked{false};
 /// libgomp's workers do not survive a fork, and the child would wait for them for ever.
 [[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
-
-/// Sum by halves, in index order, of `count` numbers `stride` apart.
-template <class T>
-T pairwise_sum(const T* values, std::size_t count, std::size_t stride) {
-    if (count == 0) return T(0);
-    if (count == 1) return values[0];
-    std::size_t half = count / 2;
-    return pairwise_sum(values, half, stride) +
-           pairwise_sum(values + half * stride, count - half, stride);
-}
 
 }  // namespace
 
@@ -145,6 +135,13 @@ void Runner<T>::block(const Workspace<T>& workspace, const InputRows<T>* inputs,
     kernels<T>().lanes(code, workspace.slots(), workspace.width());
 }
 
+template <class T>
+int Runner<T>::threads_for(std::size_t rows, int wanted) const {
+    const std::size_t work = rows * (program_->stats().instructions + 10);
+    const std::size_t worth = 1 + work / thread_work;
+    return static_cast<int>(std::min(static_cast<std::size_t>(thread_count(wanted)), worth));
+}
+
 /// Writes the outputs of `rows` rows that are not summed.
 template <class T>
 void Runner<T>::scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs,
@@ -166,39 +163,18 @@ template <class T>
 void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, std::size_t count,
                      int threads) const {
     const Code& code = program_->code();
-    const auto width = static_cast<std::size_t>(width_);
     std::vector<std::uint32_t> summed;
     for (std::uint32_t i = 0; i < code.output_count; ++i)
         if (outputs[i].sum) summed.push_back(i);
-    const std::size_t piece = summed.empty() ? width : sum_piece;
-    const std::size_t pieces = (count + piece - 1) / piece;
-    std::vector<T> partial(pieces * summed.size());
-
-    auto run_piece = [&](const Workspace<T>& workspace, std::vector<T>& lanes, std::size_t p) {
-        std::fill(lanes.begin(), lanes.end(), T(0));
-        const std::size_t end = std::min(count, (p + 1) * piece);
-        for (std::size_t first = p * piece; first < end; first += width) {
-            const std::size_t rows = std::min(width, end - first);
-            block(workspace, inputs, first, rows);
-            scatter(workspace, outputs, first, rows);
-            for (std::size_t s = 0; s < summed.size(); ++s) {
-                const T* slot = workspace.slot(code.outputs[summed[s]]);
-                for (std::size_t l = 0; l < rows; ++l)
-                    lanes[s * sum_lanes + (first + l) % sum_lanes] += slot[l];
-            }
-        }
-        for (std::size_t s = 0; s < summed.size(); ++s)
-            partial[p * summed.size() + s] =
-                pairwise_sum(lanes.data() + s * sum_lanes, sum_lanes, 1);
-    };
-
-    over_ranges(*this, width_, pieces, threads,
-                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
-                    std::vector<T> lanes(summed.size() * sum_lanes);
-                    for (std::size_t p = low; p < high; ++p) run_piece(workspace, lanes, p);
-                });
-    for (std::size_t s = 0; s < summed.size(); ++s)
-        *outputs[summed[s]].data = pairwise_sum(partial.data() + s, pieces, summed.size());
+    std::vector<T> totals(summed.size());
+    sum_over_rows(inputs, count, threads, totals,
+                  [&](const Workspace<T>& workspace, std::size_t first, std::size_t rows, T* sums) {
+                      scatter(workspace, outputs, first, rows);
+                      for (std::size_t s = 0; s < summed.size(); ++s)
+                          add_rows(workspace.slot(code.outputs[summed[s]]), first, rows,
+                                   sums + s * sum_lanes);
+                  });
+    for (std::size_t s = 0; s < summed.size(); ++s) *outputs[summed[s]].data = totals[s];
 }
 
 template class Workspace<double>;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "program.h"
+#include "sums.h"
 
 namespace tapegrad {
 
@@ -70,6 +71,12 @@ class Runner {
     /// number of threads.
     void rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, std::size_t count,
               int threads) const;
+    /// Evaluates many rows and adds up what `collect(workspace, first, rows, sums)` adds to `sums`
+    /// for a block of them: sum_lanes partial sums for each of the totals. Pieces of rows and the
+    /// order in which they are added are fixed, whatever the number of threads.
+    template <class Collect>
+    void sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
+                       std::vector<T>& totals, Collect collect) const;
 
     /// A workspace of this width, new or used before; returned when the lease ends.
     class Lease {
@@ -91,6 +98,8 @@ class Runner {
     void give(std::unique_ptr<Workspace<T>> workspace) const;
     void block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
                std::size_t count) const;
+    /// Threads that are worth waking for so many rows.
+    int threads_for(std::size_t rows, int wanted) const;
     void scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs, std::size_t first,
                  std::size_t rows) const;
 
@@ -125,6 +134,34 @@ void over_ranges(const Runner<T>& runner, int width, std::size_t count, int thre
         failure = std::current_exception();
     }
     if (failure) std::rethrow_exception(failure);
+}
+
+template <class T>
+template <class Collect>
+void Runner<T>::sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
+                              std::vector<T>& totals, Collect collect) const {
+    const auto width = static_cast<std::size_t>(width_);
+    const std::size_t piece = totals.empty() ? width : sum_piece;
+    const std::size_t pieces = (count + piece - 1) / piece;
+    std::vector<T> partial(pieces * totals.size());
+    over_ranges(*this, width_, pieces, threads_for(count, threads),
+                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
+                    std::vector<T> sums(totals.size() * sum_lanes);
+                    for (std::size_t p = low; p < high; ++p) {
+                        std::fill(sums.begin(), sums.end(), T(0));
+                        const std::size_t end = std::min(count, (p + 1) * piece);
+                        for (std::size_t first = p * piece; first < end; first += width) {
+                            const std::size_t rows = std::min(width, end - first);
+                            block(workspace, inputs, first, rows);
+                            collect(workspace, first, rows, sums.data());
+                        }
+                        for (std::size_t s = 0; s < totals.size(); ++s)
+                            partial[p * totals.size() + s] =
+                                pairwise_sum(sums.data() + s * sum_lanes, sum_lanes, 1);
+                    }
+                });
+    for (std::size_t s = 0; s < totals.size(); ++s)
+        totals[s] = pairwise_sum(partial.data() + s, pieces, totals.size());
 }
 
 }  // namespace tapegrad

@@ -5,8 +5,9 @@ from tapegrad._core import functions as _functions
 from tapegrad._core.functions import *  # noqa: F403  the op table decides what there is
 from tapegrad.scalar.arrays import VarArray, enable
 from tapegrad.scalar.check import gradcheck
+from tapegrad.scalar.descent import Minimum
 from tapegrad.scalar.picture import Picture, to_dot
-from tapegrad.scalar.program import Minimum, Program, compile
+from tapegrad.scalar.program import Program, compile
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 from tapegrad.scalar.transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from tapegrad.scalar.trouble import NonFinite, locate_nonfinite
