@@ -110,29 +110,46 @@ void Runner<T>::one(const T* x, T* values, T* derivatives) const {
 }
 
 template <class T>
-void Runner<T>::block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
-                      std::size_t count) const {
-    const Code& code = program_->code();
+Gather<T>::Gather(const Code& code, const InputRows<T>* inputs) {
+    for (std::uint32_t i = 0; i < code.input_count; ++i) {
+        if (code.inputs[i] == no_slot) continue;
+        const std::ptrdiff_t stride = inputs[i].stride;
+        auto& kind = stride == 0 ? shared_ : stride == 1 ? adjacent_ : strided_;
+        kind.push_back({code.inputs[i], inputs[i]});
+    }
+}
+
+template <class T>
+void Gather<T>::fill(const Workspace<T>& workspace, std::size_t first, std::size_t count) const {
     const auto width = static_cast<std::size_t>(workspace.width());
+    for (const Column& column : shared_)
+        std::fill_n(workspace.slot(column.slot), width, *column.rows.data);
+    for (const Column& column : adjacent_) {
+        T* to = workspace.slot(column.slot);
+        std::copy_n(column.rows.data + first, count, to);
+        std::fill_n(to + count, width - count, to[count - 1]);
+    }
     // In tiles of eight rows and eight inputs, which share cache lines: rows far apart fall on few
     // cache sets, and a line read for one input would be gone before the next one wants it.
-    for (std::uint32_t low = 0; low < code.input_count; low += tile)
+    for (std::size_t low = 0; low < strided_.size(); low += tile)
         for (std::size_t l = 0; l < width; l += tile)
-            for (std::uint32_t i = low; i < std::min(code.input_count, low + tile); ++i) {
-                if (code.inputs[i] == no_slot) continue;
-                T* to = workspace.slot(code.inputs[i]) + l;
-                const std::ptrdiff_t stride = inputs[i].stride;
-                const T* from = inputs[i].data + static_cast<std::ptrdiff_t>(first) * stride;
-                if (l + tile <= count) {
-                    from += static_cast<std::ptrdiff_t>(l) * stride;
-                    for (std::size_t k = 0; k < tile; ++k, from += stride) to[k] = *from;
-                } else {
-                    for (std::size_t k = 0; k < tile; ++k)
-                        to[k] =
-                            from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
-                }
-            }
-    kernels<T>().lanes(code, workspace.slots(), workspace.width());
+            for (std::size_t i = low; i < std::min(strided_.size(), low + tile); ++i)
+                fill_tile(strided_[i], workspace.slot(strided_[i].slot) + l, first, l, count);
+}
+
+/// Eight rows of one input; beyond the last row, copies of it.
+template <class T>
+void Gather<T>::fill_tile(const Column& column, T* to, std::size_t first, std::size_t l,
+                          std::size_t count) {
+    const std::ptrdiff_t stride = column.rows.stride;
+    const T* from = column.rows.data + static_cast<std::ptrdiff_t>(first) * stride;
+    if (l + tile <= count) {
+        from += static_cast<std::ptrdiff_t>(l) * stride;
+        for (std::size_t k = 0; k < tile; ++k, from += stride) to[k] = *from;
+    } else {
+        for (std::size_t k = 0; k < tile; ++k)
+            to[k] = from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
+    }
 }
 
 template <class T>
@@ -167,9 +184,10 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
     for (std::uint32_t i = 0; i < code.output_count; ++i)
         if (outputs[i].sum) summed.push_back(i);
     std::vector<T> totals(summed.size());
+    const bool all_summed = summed.size() == code.output_count;
     sum_over_rows(inputs, count, threads, totals,
                   [&](const Workspace<T>& workspace, std::size_t first, std::size_t rows, T* sums) {
-                      scatter(workspace, outputs, first, rows);
+                      if (!all_summed) scatter(workspace, outputs, first, rows);
                       for (std::size_t s = 0; s < summed.size(); ++s)
                           add_rows(workspace.slot(code.outputs[summed[s]]), first, rows,
                                    sums + s * sum_lanes);
@@ -179,6 +197,8 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
 
 template class Workspace<double>;
 template class Workspace<float>;
+template class Gather<double>;
+template class Gather<float>;
 template class Runner<double>;
 template class Runner<float>;
 

@@ -54,6 +54,25 @@ class Workspace {
     int width_;
 };
 
+/// Brings the inputs of blocks of rows into their slots.
+template <class T>
+class Gather {
+   public:
+    Gather(const Code& code, const InputRows<T>* inputs);
+    /// Rows from `first` on; lanes beyond `count` get copies of the last one.
+    void fill(const Workspace<T>& workspace, std::size_t first, std::size_t count) const;
+
+   private:
+    struct Column {
+        std::uint32_t slot;
+        InputRows<T> rows;
+    };
+    static void fill_tile(const Column& column, T* to, std::size_t first, std::size_t l,
+                          std::size_t count);
+
+    std::vector<Column> shared_, adjacent_, strided_;  ///< stride 0, 1, any other
+};
+
 template <class T>
 class Runner {
    public:
@@ -96,8 +115,6 @@ class Runner {
    private:
     std::unique_ptr<Workspace<T>> take(int width) const;
     void give(std::unique_ptr<Workspace<T>> workspace) const;
-    void block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
-               std::size_t count) const;
     /// Threads that are worth waking for so many rows.
     int threads_for(std::size_t rows, int wanted) const;
     void scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs, std::size_t first,
@@ -144,6 +161,7 @@ void Runner<T>::sum_over_rows(const InputRows<T>* inputs, std::size_t count, int
     const std::size_t piece = totals.empty() ? width : sum_piece;
     const std::size_t pieces = (count + piece - 1) / piece;
     std::vector<T> partial(pieces * totals.size());
+    const Gather<T> gather(program_->code(), inputs);
     over_ranges(*this, width_, pieces, threads_for(count, threads),
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     std::vector<T> sums(totals.size() * sum_lanes);
@@ -152,7 +170,8 @@ void Runner<T>::sum_over_rows(const InputRows<T>* inputs, std::size_t count, int
                         const std::size_t end = std::min(count, (p + 1) * piece);
                         for (std::size_t first = p * piece; first < end; first += width) {
                             const std::size_t rows = std::min(width, end - first);
-                            block(workspace, inputs, first, rows);
+                            gather.fill(workspace, first, rows);
+                            kernels<T>().lanes(program_->code(), workspace.slots(), width_);
                             collect(workspace, first, rows, sums.data());
                         }
                         for (std::size_t s = 0; s < totals.size(); ++s)
