@@ -26,7 +26,7 @@ Lbfgs::Lbfgs(std::vector<double> start, const Bounds& bounds, const Stops& stops
 void Lbfgs::judge(double value, const double* gradient, const double* squares) {
     if (trial_ == x_) return start_again();  // nothing is left of the step after rounding
     here_.assign(gradient, gradient + x_.size());
-    const double promised = slope(), here = dot(here_, direction_);
+    const double promised = slope(), here = dot(gradient, direction_.data(), x_.size());
     const bool clipped = bounds_.any() && std::abs(promised - scale_ * start_) > 1e-9 * -promised;
     const bool lower = value <= value_ + sufficient * promised;
     // Where values differ by rounding alone, a slope that got flatter is a descent.
@@ -40,21 +40,21 @@ void Lbfgs::judge(double value, const double* gradient, const double* squares) {
 }
 
 void Lbfgs::remember() {
-    double product = 0, steps = 0, changes = 0;
-    for (std::size_t k = 0; k < x_.size(); ++k) {
-        const double step = trial_[k] - x_[k], change = here_[k] - gradient_[k];
-        product += step * change;
-        steps += step * step;
-        changes += change * change;
-    }
+    const std::size_t n = x_.size();
+    const double *x = x_.data(), *to = trial_.data(), *g = gradient_.data(), *here = here_.data();
+    const auto step = [=](std::size_t k) { return to[k] - x[k]; };
+    const auto change = [=](std::size_t k) { return here[k] - g[k]; };
+    const double product = sum_of(n, [=](std::size_t k) { return step(k) * change(k); });
+    const double steps = sum_of(n, [=](std::size_t k) { return step(k) * step(k); });
+    const double changes = sum_of(n, [=](std::size_t k) { return change(k) * change(k); });
     if (!(product > curved * std::sqrt(steps) * std::sqrt(changes))) return;
     if (pairs_.size() < memory_)
-        pairs_.push_back({std::vector<double>(x_.size()), std::vector<double>(x_.size()), 0, 0});
+        pairs_.push_back({std::vector<double>(n), std::vector<double>(n), 0, 0});
     Pair& pair = pairs_[next_];
     next_ = (next_ + 1) % memory_;
-    for (std::size_t k = 0; k < x_.size(); ++k) {
-        pair.step[k] = trial_[k] - x_[k];
-        pair.change[k] = here_[k] - gradient_[k];
+    for (std::size_t k = 0; k < n; ++k) {
+        pair.step[k] = step(k);
+        pair.change[k] = change(k);
     }
     pair.product = product;
     pair.scale = product / changes;
@@ -85,7 +85,7 @@ void Lbfgs::steepest_descent() {
     pairs_.clear();
     next_ = 0;
     for (std::size_t k = 0; k < x_.size(); ++k) direction_[k] = -gradient_[k] * free_[k];
-    const double length = dot(direction_, direction_);
+    const double length = dot(direction_.data(), direction_.data(), x_.size());
     low_ = high_ = 0;
     looks_ = 0;
     start_ = -length;
@@ -94,9 +94,8 @@ void Lbfgs::steepest_descent() {
 
 double Lbfgs::product_of(const Pair& pair) const {
     if (all_free_) return pair.product;
-    double sum = 0;
-    for (std::size_t k = 0; k < x_.size(); ++k) sum += free_[k] * pair.step[k] * pair.change[k];
-    return sum;
+    const double *free = free_.data(), *step = pair.step.data(), *change = pair.change.data();
+    return sum_of(x_.size(), [=](std::size_t k) { return free[k] * step[k] * change[k]; });
 }
 
 void Lbfgs::apply_memory() {
@@ -104,30 +103,40 @@ void Lbfgs::apply_memory() {
     const auto at = [&](std::size_t age) -> const Pair& {  // 0 is the newest
         return pairs_[(next_ + memory_ - 1 - age) % memory_];
     };
-    const auto add = [&](double scale, const std::vector<double>& a) {
-        for (std::size_t k = 0; k < n; ++k) direction_[k] += free_[k] * (scale * a[k]);
+    double* const d = direction_.data();
+    const double* const free = free_.data();
+    const auto add = [&](double scale, const double* a) {
+        if (all_free_)
+            for (std::size_t k = 0; k < n; ++k) d[k] += scale * a[k];
+        else
+            for (std::size_t k = 0; k < n; ++k) d[k] += free[k] * (scale * a[k]);
     };
-    for (std::size_t k = 0; k < n; ++k) direction_[k] = -gradient_[k] * free_[k];
+    for (std::size_t k = 0; k < n; ++k) d[k] = -gradient_[k] * free[k];
     for (std::size_t age = 0; age < count; ++age) {
         const double product = product_of(at(age));
         products_[age] = product > curved * at(age).product ? product : 0;
         if (!products_[age]) continue;
-        weights_[age] = dot(at(age).step, direction_) / products_[age];
-        add(-weights_[age], at(age).change);
+        weights_[age] = dot(at(age).step.data(), d, n) / products_[age];
+        add(-weights_[age], at(age).change.data());
     }
-    for (double& d : direction_) d *= at(0).scale;
-    for (std::size_t age = count; age-- > 0;)
-        if (products_[age])
-            add(weights_[age] - dot(at(age).change, direction_) / products_[age], at(age).step);
+    for (std::size_t k = 0; k < n; ++k) d[k] *= at(0).scale;
+    for (std::size_t age = count; age-- > 0;) {
+        if (!products_[age]) continue;
+        const double weight = dot(at(age).change.data(), d, n) / products_[age];
+        add(weights_[age] - weight, at(age).step.data());
+    }
 }
 
 bool Lbfgs::descends() {
-    for (std::size_t k = 0; k < x_.size(); ++k)
-        if (bounds_.blocks(k, x_[k], -direction_[k])) direction_[k] = 0;
-    double steep = 0;
-    for (std::size_t k = 0; k < x_.size(); ++k) steep += free_[k] * gradient_[k] * gradient_[k];
-    start_ = dot(gradient_, direction_);
-    return -start_ > 1e-10 * std::sqrt(steep) * std::sqrt(dot(direction_, direction_));
+    const std::size_t n = x_.size();
+    if (bounds_.any())
+        for (std::size_t k = 0; k < n; ++k)
+            if (bounds_.blocks(k, x_[k], -direction_[k])) direction_[k] = 0;
+    const double *free = free_.data(), *g = gradient_.data();
+    const double steep = sum_of(n, [=](std::size_t k) { return free[k] * g[k] * g[k]; });
+    const double length = dot(direction_.data(), direction_.data(), n);
+    start_ = dot(gradient_.data(), direction_.data(), n);
+    return -start_ > 1e-10 * std::sqrt(steep) * std::sqrt(length);
 }
 
 void Lbfgs::shorten(double value) {

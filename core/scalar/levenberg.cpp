@@ -23,9 +23,7 @@ void Levenberg::arrive(const double* squares) {
 void Levenberg::judge(double value, const double* gradient, const double* squares) {
     if (trial_ == x_) return end(Reason::no_descent);  // nothing is left of the step after rounding
     const double hoped = promised(), gained = value_ - value;
-    const bool finite =
-        std::isfinite(value) &&
-        std::all_of(gradient, gradient + x_.size(), [](double g) { return std::isfinite(g); });
+    const bool finite = std::isfinite(value) && all_finite(gradient, x_.size());
     if (finite && hoped > 0 && gained > sufficient * hoped) {
         const double surplus = 2 * gained / hoped - 1;
         const double factor = std::max(1.0 / 3, 1 - surplus * surplus * surplus);

@@ -58,6 +58,7 @@ void Descent<T>::start(Block& block, std::size_t first, const T* starts) {
     block.last_value.assign(lanes_, std::numeric_limits<T>::quiet_NaN());
     block.best_value = block.last_value;
     block.best_step.assign(lanes_, 0);
+    block.better.resize(lanes_);
     block.reason.assign(lanes_, Reason::none);
     block.gradient.resize(variables.size());
     if (by_searches())
@@ -85,54 +86,65 @@ void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
 
 template <class T>
 void Descent<T>::look(Block& block, const Workspace<T>& workspace, std::size_t t) {
-    evaluate(block, workspace);
+    const std::vector<T> before = block.last_value;
+    take_values(block, workspace, t);
     for (std::size_t l = 0; l < lanes_; ++l) {
         if (block.reason[l] != Reason::none) continue;
-        const T before = block.last_value[l];
+        block.reason[l] = verdict(block, l, t, before[l]);
+        if (block.reason[l] != Reason::none) copy_lane(block.x, block.last_x, l);
+    }
+    block.steps = ended(block) ? t : t + 1;
+}
+
+/// Evaluates a block and keeps the points that are better than all before.
+template <class T>
+void Descent<T>::take_values(Block& block, const Workspace<T>& workspace, std::size_t t) const {
+    evaluate(block, workspace);
+    std::size_t better = 0;
+    for (std::size_t l = 0; l < lanes_; ++l) {
+        if (block.reason[l] != Reason::none) continue;
         if (by_searches())
             search(block, l);
         else
             block.last_value[l] = block.found.at(0)[l];
-        keep(block, l, t);
-        block.reason[l] = verdict(block, l, t, before);
-        if (block.reason[l] != Reason::none && !by_searches()) copy_lane(block.x, block.last_x, l);
+        const T value = block.last_value[l];
+        const bool first = is_nan(block.best_value[l]) && !is_nan(value);
+        if (!first && !(value < block.best_value[l])) continue;
+        block.best_value[l] = value;
+        block.best_step[l] = t;
+        block.better[better++] = l;
     }
-    block.steps = ended(block) ? t : t + 1;
+    if (by_searches()) return;  // their last point is the best
+    if (better == lanes_)
+        std::copy(block.x.begin(), block.x.end(), block.best_x.begin());
+    else
+        for (std::size_t i = 0; i < better; ++i) copy_lane(block.x, block.best_x, block.better[i]);
 }
 
 /// Tells a search what is at its trial, and goes to the next one.
 template <class T>
 void Descent<T>::search(Block& block, std::size_t lane) const {
-    const auto& variables = objective_.variables();
+    const std::vector<std::uint32_t>& variables = objective_.variables();
+    const std::size_t n = variables.size();
+    double* gradient = block.gradient.data();
     Search& search = *block.searches[lane];
     if (options_.method == Method::lm) {
         const double value =
             objective_.read_squares(block.found, lane, block.gradient, block.squares);
-        search.tell(value, block.gradient.data(), block.squares.data());
+        search.tell(value, gradient, block.squares.data());
     } else {
-        for (std::size_t k = 0; k < variables.size(); ++k)
-            block.gradient[k] = static_cast<double>(block.found.at(1 + k)[lane]);
-        search.tell(static_cast<double>(block.found.at(0)[lane]), block.gradient.data(), nullptr);
+        for (std::size_t k = 0; k < n; ++k)
+            gradient[k] = static_cast<double>(block.found.at(1 + k)[lane]);
+        search.tell(static_cast<double>(block.found.at(0)[lane]), gradient, nullptr);
     }
     block.last_value[lane] = static_cast<T>(search.value());
-    for (std::size_t k = 0; k < variables.size(); ++k) {
-        const std::size_t at = variables[k] * lanes_ + lane;
-        double& trial = search.trial()[k];
-        block.x[at] = static_cast<T>(trial);
-        trial = static_cast<double>(block.x[at]);
-        block.last_x[at] = static_cast<T>(search.x()[k]);
+    double* trial = search.trial().data();
+    T* x = block.x.data() + lane;
+    for (std::size_t k = 0; k < n; ++k) {
+        const T rounded = static_cast<T>(trial[k]);
+        x[variables[k] * lanes_] = rounded;
+        trial[k] = static_cast<double>(rounded);
     }
-}
-
-/// Keeps a lane's point if none was better before.
-template <class T>
-void Descent<T>::keep(Block& block, std::size_t lane, std::size_t t) const {
-    const T value = block.last_value[lane];
-    const bool first = is_nan(block.best_value[lane]) && !is_nan(value);
-    if (!first && !(value < block.best_value[lane])) return;
-    block.best_value[lane] = value;
-    block.best_step[lane] = t;
-    copy_lane(by_searches() ? block.last_x : block.x, block.best_x, lane);
 }
 
 template <class T>
@@ -254,29 +266,16 @@ void Descent<T>::advance(std::size_t steps, T* history, std::size_t every) {
 
 template <class T>
 void Descent<T>::settle() {
-    if (by_searches()) return;
-    each_active([&](std::size_t b, const Workspace<T>& workspace) {
-        Block& block = blocks_[b];
-        evaluate(block, workspace);
-        for (std::size_t l = 0; l < lanes_; ++l) {
-            if (block.reason[l] != Reason::none) continue;
-            block.last_value[l] = block.found.at(0)[l];
-            keep(block, l, taken_);
-        }
-    });
+    if (!by_searches()) finish();
 }
 
 template <class T>
 void Descent<T>::finish() {
-    if (!by_searches()) return settle();
     each_active([&](std::size_t b, const Workspace<T>& workspace) {
-        evaluate(blocks_[b], workspace);
-        for (std::size_t l = 0; l < lanes_; ++l) {
-            if (blocks_[b].reason[l] != Reason::none) continue;
-            search(blocks_[b], l);
-            keep(blocks_[b], l, taken_);
-            blocks_[b].reason[l] = blocks_[b].searches[l]->reason();
-        }
+        Block& block = blocks_[b];
+        take_values(block, workspace, taken_);
+        if (by_searches())
+            for (std::size_t l = 0; l < lanes_; ++l) block.reason[l] = block.searches[l]->reason();
     });
 }
 
@@ -293,17 +292,28 @@ void Descent<T>::unpack(std::vector<T> Block::* x, std::vector<T> Block::* value
 }
 
 template <class T>
-void Descent<T>::best(T* x, T* values) const {
+void Descent<T>::best(T* x, T* values) {
+    if (by_searches()) return last(x, values);
     unpack(&Block::best_x, &Block::best_value, x, values);
 }
 
 template <class T>
 void Descent<T>::last(T* x, T* values) {
-    if (!by_searches())
-        for (Block& block : blocks_)
-            for (std::size_t l = 0; l < lanes_; ++l)
-                if (block.reason[l] == Reason::none) copy_lane(block.x, block.last_x, l);
+    for (Block& block : blocks_)
+        for (std::size_t l = 0; l < lanes_; ++l)
+            if (by_searches())
+                copy_search(block, l);
+            else if (block.reason[l] == Reason::none)
+                copy_lane(block.x, block.last_x, l);
     unpack(&Block::last_x, &Block::last_value, x, values);
+}
+
+/// Where a search is, to the last points.
+template <class T>
+void Descent<T>::copy_search(Block& block, std::size_t lane) const {
+    const std::vector<std::uint32_t>& variables = objective_.variables();
+    for (std::size_t k = 0; k < variables.size(); ++k)
+        block.last_x[variables[k] * lanes_ + lane] = static_cast<T>(block.searches[lane]->x()[k]);
 }
 
 template class Descent<double>;

@@ -49,7 +49,7 @@ class Descent {
     Reason reason(std::size_t start) const {
         return blocks_[start / lanes_].reason[start % lanes_];
     }
-    void best(T* x, T* values) const;
+    void best(T* x, T* values);
     void last(T* x, T* values);
 
    private:
@@ -57,7 +57,7 @@ class Descent {
         std::vector<T> x, first_moment, second_moment;  ///< [input or derivative][lane]
         std::vector<T> last_x, last_value;              ///< where lanes are that ended, or searches
         std::vector<T> best_x, best_value;
-        std::vector<std::size_t> best_step;
+        std::vector<std::size_t> best_step, better;  ///< better: lanes that just got there
         std::vector<Reason> reason;
         std::vector<std::unique_ptr<Search>> searches;  ///< of lbfgs and lm, per lane
         std::size_t steps = 0;                          ///< until its last lane ended
@@ -74,7 +74,8 @@ class Descent {
     /// Looks at a block's points, and judges them before step t is taken.
     void look(Block& block, const Workspace<T>& workspace, std::size_t t);
     void search(Block& block, std::size_t lane) const;
-    void keep(Block& block, std::size_t lane, std::size_t t) const;
+    void take_values(Block& block, const Workspace<T>& workspace, std::size_t t) const;
+    void copy_search(Block& block, std::size_t lane) const;
     Reason verdict(const Block& block, std::size_t lane, std::size_t t, T before) const;
     double projected_gradient(const Block& block, std::size_t lane) const;
     void step(Block& block, std::size_t t) const;

@@ -11,16 +11,6 @@ bool changes_little(double before, double value, double change) {
            std::abs(before - value) <= change * std::max(std::abs(before), std::abs(value));
 }
 
-double dot(const std::vector<double>& a, const std::vector<double>& b) {
-    double sums[8] = {};
-    std::size_t k = 0;
-    for (; k + 8 <= a.size(); k += 8)
-        for (std::size_t l = 0; l < 8; ++l) sums[l] += a[k + l] * b[k + l];
-    for (; k < a.size(); ++k) sums[k % 8] += a[k] * b[k];
-    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
-           ((sums[4] + sums[5]) + (sums[6] + sums[7]));
-}
-
 Search::Search(std::vector<double> start, const Bounds& bounds, const Stops& stops)
     : bounds_(bounds),
       stops_(stops),
@@ -41,8 +31,7 @@ void Search::accept(double value, const double* gradient, const double* squares)
     value_ = value;
     std::copy_n(gradient, gradient_.size(), gradient_.begin());
     arrive(squares);
-    const auto finite = [](double g) { return std::isfinite(g); };
-    if (!std::isfinite(value) || !std::all_of(gradient_.begin(), gradient_.end(), finite))
+    if (!std::isfinite(value) || !all_finite(gradient, gradient_.size()))
         return end(Reason::not_finite);
     if (projected_gradient() <= stops_.gradient) return end(Reason::gradient);
     if (value <= stops_.target) return end(Reason::target);
@@ -51,25 +40,24 @@ void Search::accept(double value, const double* gradient, const double* squares)
 }
 
 double Search::projected_gradient() const {
-    double largest = 0;
+    double largest[4] = {};  // four at a time: one after the other would wait for each
     for (std::size_t k = 0; k < x_.size(); ++k)
-        largest = std::max(largest, bounds_.projected(k, x_[k], gradient_[k]));
-    return largest;
+        largest[k % 4] = std::max(largest[k % 4], bounds_.projected(k, x_[k], gradient_[k]));
+    return *std::max_element(largest, largest + 4);
 }
 
 bool Search::try_step(const std::vector<double>& direction, double scale) {
-    bool moved = false;
-    for (std::size_t k = 0; k < x_.size(); ++k) {
-        trial_[k] = bounds_.clip(k, x_[k] + scale * direction[k]);
-        moved |= trial_[k] != x_[k];
-    }
-    return moved;
+    const double *x = x_.data(), *d = direction.data();
+    double* to = trial_.data();
+    for (std::size_t k = 0; k < x_.size(); ++k) to[k] = x[k] + scale * d[k];
+    if (bounds_.any())
+        for (std::size_t k = 0; k < x_.size(); ++k) to[k] = bounds_.clip(k, to[k]);
+    return trial_ != x_;
 }
 
 double Search::slope() const {
-    double sum = 0;
-    for (std::size_t k = 0; k < x_.size(); ++k) sum += gradient_[k] * (trial_[k] - x_[k]);
-    return sum;
+    const double *g = gradient_.data(), *to = trial_.data(), *x = x_.data();
+    return sum_of(x_.size(), [=](std::size_t k) { return g[k] * (to[k] - x[k]); });
 }
 
 }  // namespace tapegrad

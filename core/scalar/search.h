@@ -57,8 +57,26 @@ struct Bounds {
 /// Whether `value` differs from `before` by no more than the part `change` of the larger one.
 bool changes_little(double before, double value, double change);
 
-/// a . b, in eight partial sums that share vectors.
-double dot(const std::vector<double>& a, const std::vector<double>& b);
+/// Sum of term(k) for k < n, in eight partial sums that share vectors.
+template <class Term>
+double sum_of(std::size_t n, Term term) {
+    double sums[8] = {};
+    std::size_t k = 0;
+    for (; k + 8 <= n; k += 8)
+        for (std::size_t l = 0; l < 8; ++l) sums[l] += term(k + l);
+    for (; k < n; ++k) sums[k % 8] += term(k);
+    return ((sums[0] + sums[1]) + (sums[2] + sums[3])) +
+           ((sums[4] + sums[5]) + (sums[6] + sums[7]));
+}
+
+inline double dot(const double* a, const double* b, std::size_t n) {
+    return sum_of(n, [a, b](std::size_t k) { return a[k] * b[k]; });
+}
+
+/// Whether none of them is NaN or infinite.
+inline bool all_finite(const double* a, std::size_t n) {
+    return sum_of(n, [a](std::size_t k) { return a[k] - a[k]; }) == 0;
+}
 
 /// One start of a method that looks before it goes.
 class Search {
