@@ -1,9 +1,9 @@
 """Measures what descent loops spend outside evaluations, on graphs of 10,000 operations.
 
 Samples the loops with `perf`: what lies in the kernels of an instruction set is evaluation, and so
-is bringing inputs to their slots; the rest of the loop is not. Compiling is neither. Times of loops and of evaluations
-would have to be subtracted, and differ by what the points do to the kernels and by the machine's
-noise more than by what is looked for.
+is bringing inputs to their slots; the rest of the loop is not. Compiling is neither. To subtract
+times of evaluations from times of loops would not do: they differ by what the points do to the
+kernels and by the machine's noise more than by what is looked for.
 
     python tools/descent_overhead.py [--ops N] [--seconds S]
 """

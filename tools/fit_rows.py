@@ -61,7 +61,9 @@ def work(name, rows, dtype):
     if name == "jax":
         f = with_jax(t, y)
     else:
-        f = with_tapegrad(t, y, "C" if "C order" in name else "F", 1 if "1 thread" in name else None)
+        f = with_tapegrad(
+            t, y, "C" if "C order" in name else "F", 1 if "1 thread" in name else None
+        )
     p = np.array(PARAMETERS, dtype)
     value, gradient = f(p)
     print(json.dumps([float(value), np.asarray(gradient, float).tolist()]), flush=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
 import gc
+import inspect
 import math
 from typing import Any
 
@@ -97,11 +99,12 @@ def test_shared_inputs_give_the_bits_of_columns(rows: int, isa: str) -> None:
 
 
 def test_inputs_are_shared_by_place_name_and_var() -> None:
-    program, (a, b, c, t, y) = fit()
+    program, (a, b, c, *_) = fit()
     x = data(20)
     want = program.batch(x, shared=PARAMETERS, reduce="sum")
     values = PARAMETERS.tolist()
-    for keys in (["a", "b", "c"], [0, 1, 2], [a, b, c], ["a", 1, c], list(np.arange(3))):
+    by_all: list[list[Any]] = [["a", "b", "c"], [0, 1, 2], [a, b, c], ["a", 1, c], [*np.arange(3)]]
+    for keys in by_all:
         got = program.batch(x, shared=dict(zip(keys, values, strict=True)), reduce="sum")
         assert got[0] == want[0]
         np.testing.assert_array_equal(got[1], want[1])
@@ -182,13 +185,21 @@ def test_what_is_not_finite_in_a_row_or_parameter_shows(bad: float) -> None:
 @settings(max_examples=40, deadline=None)
 def test_sums_are_those_of_rows(rows: int, parameters: list[float], threads: int) -> None:
     program, _ = fit()
-    value, gradient = program.batch(
-        data(rows), threads=threads, shared=parameters, reduce="sum"
-    )
+    value, gradient = program.batch(data(rows), threads=threads, shared=parameters, reduce="sum")
     values, gradients = program.batch(data(rows), shared=parameters)
     assert value == pytest.approx(math.fsum(values), rel=1e-13)
     scale = np.abs(gradients).sum(axis=0)
-    np.testing.assert_allclose(gradient, gradients.sum(axis=0), rtol=0, atol=1e-13 * scale.max(initial=1))
+    np.testing.assert_allclose(
+        gradient, gradients.sum(axis=0), rtol=0, atol=1e-13 * scale.max(initial=1)
+    )
+
+
+def test_the_example_runs() -> None:
+    example = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(tg.Program.batch) or "", {}, "batch", None, 0
+    )
+    assert example.examples
+    assert doctest.DocTestRunner().run(example).failed == 0
 
 
 # ---- arguments ---------------------------------------------------------------------------------

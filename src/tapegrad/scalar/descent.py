@@ -141,8 +141,7 @@ def _bounds(
         return None, None
     if not isinstance(bounds, tuple) or len(bounds) != 2:
         raise OptionError(
-            "minimize: expected bounds as a tuple (low, high) of numbers or arrays, "
-            f"got {bounds!r}"
+            f"minimize: expected bounds as a tuple (low, high) of numbers or arrays, got {bounds!r}"
         )
     low, high = (_bound(bound, inputs) for bound in bounds)
     if not np.all(low <= high):

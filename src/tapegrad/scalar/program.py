@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tapegrad import _core
 from tapegrad._core import Var
@@ -82,7 +82,7 @@ class Program(_core.Program):
             >>> bowl.minimize([0.0, 0.0], "sgd", steps=200, lr=0.1).x.round(6).tolist()
             [1.0, -2.0]
             >>> found = bowl.minimize([0.0, 0.0], "lbfgs", bounds=(-1.0, 3.0))
-            >>> found.x.tolist(), found.reason
+            >>> found.x.round(6).tolist(), found.reason
             ([1.0, -1.0], 'gradient')
 
         """
@@ -113,8 +113,12 @@ class Program(_core.Program):
             "every": every if callback else 0,
             "threads": threads,
         }
-        *found, reasons = self.descend(starts, method, descent.whole("steps", steps, 0), given)
-        return Minimum(*found, reasons[0] if starts.ndim == 1 else np.array(reasons))
+        steps = descent.whole("steps", steps, 0)
+        x, value, last_x, last_value, kept, taken, stopped, reasons = self.descend(
+            starts, method, steps, given
+        )
+        reason = reasons[0] if starts.ndim == 1 else np.array(reasons)
+        return Minimum(x, value, last_x, last_value, kept, taken, stopped, reason)
 
     def save(self, path: str | Path) -> None:
         """Write the program into a file that `Program.load` reads, on any machine.
