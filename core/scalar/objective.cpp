@@ -39,12 +39,12 @@ void Objective<T>::evaluate(const T* x, const Workspace<T>& workspace, Found<T>&
     if (!data_) return run(x, workspace, found);
     const Code& code = runner_.program().code();
     found.totals.resize(code.output_count);
-    runner_.sum_over_rows(
-        rows_at(x).data(), data_->rows, threads_, found.totals,
-        [&](const Workspace<T>& rows, std::size_t first, std::size_t count, T* sums) {
-            for (std::size_t i = 0; i < code.output_count; ++i)
-                add_rows(rows.slot(code.outputs[i]), first, count, sums + i * sum_lanes);
-        });
+    runner_.sum_over_rows(rows_at(x).data(), data_->rows, threads_, found.totals,
+                          [&](const RowBlock<T>& block, T* sums) {
+                              for (std::size_t i = 0; i < code.output_count; ++i)
+                                  add_rows(block.output(i), block.first, block.rows,
+                                           sums + i * sum_lanes);
+                          });
     scale(found.totals);
 }
 
@@ -52,28 +52,24 @@ template <class T>
 void Objective<T>::evaluate_squares(const T* x, const Workspace<T>& workspace,
                                     Found<T>& found) const {
     if (!data_) return run(x, workspace, found);
-    const Program& program = runner_.program();
-    const std::uint32_t* outputs = program.code().outputs;
-    const std::size_t k = program.values(), n = variables_.size();
+    const std::size_t k = runner_.program().values(), n = variables_.size();
     found.totals.resize(1 + n + n * (n + 1) / 2);
-    runner_.sum_over_rows(
-        rows_at(x).data(), data_->rows, threads_, found.totals,
-        [&](const Workspace<T>& rows, std::size_t first, std::size_t count, T* sums) {
-            const auto add = [&](const T* a, const T* b, std::size_t total) {
-                add_products(a, b, first, count, sums + total * sum_lanes);
-            };
-            for (std::size_t r = 0; r < k; ++r) {
-                const T* residual = rows.slot(outputs[r]);
-                const std::uint32_t* row = outputs + k + r * n;
-                std::size_t total = 1 + n;
-                add(residual, residual, 0);
-                for (std::size_t i = 0; i < n; ++i) {
-                    add(rows.slot(row[i]), residual, 1 + i);
-                    for (std::size_t j = 0; j <= i; ++j)
-                        add(rows.slot(row[i]), rows.slot(row[j]), total++);
-                }
+    const auto collect = [&](const RowBlock<T>& block, T* sums) {
+        const auto add = [&](const T* a, const T* b, std::size_t total) {
+            add_products(a, b, block.first, block.rows, sums + total * sum_lanes);
+        };
+        for (std::size_t r = 0; r < k; ++r) {
+            const T* residual = block.output(r);
+            const auto slope = [&](std::size_t i) { return block.output(k + r * n + i); };
+            std::size_t total = 1 + n;
+            add(residual, residual, 0);
+            for (std::size_t i = 0; i < n; ++i) {
+                add(slope(i), residual, 1 + i);
+                for (std::size_t j = 0; j <= i; ++j) add(slope(i), slope(j), total++);
             }
-        });
+        }
+    };
+    runner_.sum_over_rows(rows_at(x).data(), data_->rows, threads_, found.totals, collect);
     scale(found.totals);
 }
 

@@ -159,19 +159,17 @@ int Runner<T>::threads_for(std::size_t rows, int wanted) const {
     return static_cast<int>(std::min(static_cast<std::size_t>(thread_count(wanted)), worth));
 }
 
-/// Writes the outputs of `rows` rows that are not summed.
+/// Writes the outputs of a block that are not summed.
 template <class T>
-void Runner<T>::scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs,
-                        std::size_t first, std::size_t rows) const {
-    const Code& code = program_->code();
-    for (std::uint32_t low = 0; low < code.output_count; low += tile)
-        for (std::size_t l = 0; l < rows; l += tile)
-            for (std::uint32_t i = low; i < std::min(code.output_count, low + tile); ++i) {
+void Runner<T>::scatter(const RowBlock<T>& block, const OutputRows<T>* outputs) {
+    for (std::uint32_t low = 0; low < block.code.output_count; low += tile)
+        for (std::size_t l = 0; l < block.rows; l += tile)
+            for (std::uint32_t i = low; i < std::min(block.code.output_count, low + tile); ++i) {
                 if (outputs[i].sum) continue;
-                const T* from = workspace.slot(code.outputs[i]) + l;
+                const T* from = block.output(i) + l;
                 const std::ptrdiff_t stride = outputs[i].stride;
-                T* to = outputs[i].data + static_cast<std::ptrdiff_t>(first + l) * stride;
-                const std::size_t count = std::min<std::size_t>(tile, rows - l);
+                T* to = outputs[i].data + static_cast<std::ptrdiff_t>(block.first + l) * stride;
+                const std::size_t count = std::min<std::size_t>(tile, block.rows - l);
                 for (std::size_t k = 0; k < count; ++k, to += stride) *to = from[k];
             }
 }
@@ -179,20 +177,44 @@ void Runner<T>::scatter(const Workspace<T>& workspace, const OutputRows<T>* outp
 template <class T>
 void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, std::size_t count,
                      int threads) const {
-    const Code& code = program_->code();
     std::vector<std::uint32_t> summed;
-    for (std::uint32_t i = 0; i < code.output_count; ++i)
+    const std::uint32_t output_count = program_->code().output_count;
+    for (std::uint32_t i = 0; i < output_count; ++i)
         if (outputs[i].sum) summed.push_back(i);
     std::vector<T> totals(summed.size());
-    const bool all_summed = summed.size() == code.output_count;
-    sum_over_rows(inputs, count, threads, totals,
-                  [&](const Workspace<T>& workspace, std::size_t first, std::size_t rows, T* sums) {
-                      if (!all_summed) scatter(workspace, outputs, first, rows);
-                      for (std::size_t s = 0; s < summed.size(); ++s)
-                          add_rows(workspace.slot(code.outputs[summed[s]]), first, rows,
-                                   sums + s * sum_lanes);
-                  });
+    sum_over_rows(inputs, count, threads, totals, [&](const RowBlock<T>& block, T* sums) {
+        if (summed.size() < output_count) scatter(block, outputs);
+        for (std::size_t s = 0; s < summed.size(); ++s)
+            add_rows(block.output(summed[s]), block.first, block.rows, sums + s * sum_lanes);
+    });
     for (std::size_t s = 0; s < summed.size(); ++s) *outputs[summed[s]].data = totals[s];
+}
+
+template <class T>
+auto Runner<T>::parts_for(const InputRows<T>* inputs) const -> const Parts* {
+    std::vector<char> shared;
+    for (std::uint32_t i = 0; i < program_->code().input_count; ++i)
+        shared.push_back(inputs[i].stride == 0);
+    if (std::find(shared.begin(), shared.end(), char(true)) == shared.end()) return nullptr;
+    std::lock_guard lock(parts_mutex_);
+    auto [place, is_new] = parts_.try_emplace(shared);
+    if (is_new)
+        if (Split found = split(*program_, shared); found.rows)
+            place->second.reset(new Parts{Runner(found.shared), Runner(found.rows)});
+    return place->second.get();
+}
+
+template <class T>
+std::vector<InputRows<T>> Runner<T>::with_shared(const Parts& parts, const InputRows<T>* inputs,
+                                                 std::vector<T>& values) {
+    const std::uint32_t count = parts.shared.program().code().input_count;
+    std::vector<InputRows<T>> out(inputs, inputs + count);
+    std::vector<T> x;
+    for (const InputRows<T>& input : out) x.push_back(input.stride ? T(0) : *input.data);
+    values.resize(parts.shared.program().values());
+    parts.shared.one(x.data(), values.data(), nullptr);
+    for (const T& value : values) out.push_back({&value, 0});
+    return out;
 }
 
 template class Workspace<double>;

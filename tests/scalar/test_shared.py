@@ -6,6 +6,8 @@ import doctest
 import gc
 import inspect
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -200,6 +202,123 @@ def test_the_example_runs() -> None:
     )
     assert example.examples
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+# ---- what depends on shared inputs alone -------------------------------------------------------
+
+
+def sums_of_products(p: Any, t: Any) -> Any:
+    product = p[0] * p[1]
+    return tg.sum([t[0], product, p[2] * p[3], t[1], p[0] * t[0]]) + tg.exp(product) * t[1]
+
+
+def weights(p: Any, t: Any) -> Any:
+    share = tg.softmax(list(p))
+    return tg.dot(share, [t[0], t[1], t[0] * t[1], tg.exp(t[0])]) + share[0] * share[1]
+
+
+def angles(p: Any, t: Any) -> Any:
+    return tg.sin(p[0]) * t[0] + tg.cos(p[0]) * t[1] + tg.softplus(p[1] * p[2]) * tg.sigmoid(p[3])
+
+
+def long_sums(p: Any, t: Any) -> Any:
+    terms = [tg.exp(p[i % 4] * (i + 1) / 20) for i in range(50)]
+    return tg.sum(terms) * t[0] + tg.sum([term * t[1] for term in terms[::3]])
+
+
+def branches(p: Any, t: Any) -> Any:
+    return tg.where(p[0] > t[0], tg.log(p[0] * p[0]), p[1]) / tg.max([p[2], p[3], t[1]])
+
+
+def nothing_else(p: Any, t: Any) -> Any:
+    return tg.exp(p[0]) * p[1] + p[2] / p[3]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "function", [sums_of_products, weights, angles, long_sums, branches, nothing_else]
+)
+def test_bits_are_those_of_columns_in_all_kinds_of_sums(
+    function: Any, dtype: str, isa: str
+) -> None:
+    g = tg.Graph()
+    p, t = g.inputs(4), g.inputs(2)
+    value = function(p, t)
+    rng = np.random.default_rng(0)
+    shared, x = rng.uniform(0.2, 1.2, 4), rng.uniform(0.1, 2, (3000, 2)).astype(dtype)
+    whole = np.hstack([np.tile(shared, (3000, 1)), x]).astype(dtype)
+    for outputs in (value, [value, tg.exp(p[1]), p[2], value * t[0]]):
+        program = tg.compile(outputs, wrt=p, dtype=dtype)
+        for got, wanted in zip(program.batch(x, shared=shared), program.batch(whole), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_bits_are_those_of_columns_in_random_graphs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    g = tg.Graph()
+    nodes = list(g.inputs(6))
+    for _ in range(60):
+        a, b, c = (nodes[i] for i in rng.integers(0, len(nodes), 3))
+        kinds = [a + b, a * b, tg.sum([a, b, c, a * c]), tg.tanh(a), tg.softplus(b), a * b + c]
+        nodes += [kinds[rng.integers(len(kinds))]] if rng.random() < 0.9 else tg.softmax([a, b, c])
+    program = tg.compile(tg.tanh(tg.sum(nodes)), wrt=nodes[:4])
+    shared, x = rng.normal(size=4), rng.normal(size=(1500, 2))
+    for got, wanted in zip(
+        program.batch(x, shared=shared),
+        program.batch(np.hstack([np.tile(shared, (1500, 1)), x])),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_what_all_rows_share_is_computed_once() -> None:
+    g = tg.Graph()
+    p, t = g.input(), g.input()
+    program = tg.compile(tg.sum([tg.exp(p * i) for i in range(1000)]) * t)
+    x = np.ones((20_000, 1))
+
+    def seconds(rows: Any, shared: Any) -> float:
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            program.batch(rows, threads=1, shared=shared, reduce="sum")
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    assert seconds(x, [0.1]) * 5 < seconds(np.hstack([x, x]), None)
+
+
+def test_threads_may_share_a_program_that_is_split_for_the_first_time() -> None:
+    g = tg.Graph()
+    p, t = g.inputs(3), g.input()
+    x = np.linspace(0, 1, 5000)[:, None]
+    program = tg.compile(tg.exp(p[0]) * tg.sin(t * tg.exp(p[1])) + tg.exp(p[2]), wrt=p)
+    want = tg.compile(tg.exp(p[0]) * tg.sin(t * tg.exp(p[1])) + tg.exp(p[2]), wrt=p).batch(
+        x, shared=[0.1, 0.2, 0.3], reduce="sum"
+    )
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(
+            lambda _: program.batch(x, shared=[0.1, 0.2, 0.3], reduce="sum"), range(32)
+        )
+    for value, gradient in found:
+        assert value == want[0]
+        np.testing.assert_array_equal(gradient, want[1])
+
+
+def test_frozen_branches_on_shared_inputs_are_checked() -> None:
+    freeze: Any = {"branches": "freeze"}
+    try:
+        g = tg.Graph(**freeze)
+    except TypeError:
+        pytest.skip("graphs have no frozen branches")
+    p, t = g.input(), g.input()
+    with np.errstate(all="ignore"):
+        value = tg.exp(p) * t if p > 0 else t
+    program = tg.compile(value, wrt=[p])
+    with pytest.raises(Exception, match="branch"):
+        program.batch(np.ones((5000, 1)), shared=[-1.0], reduce="sum")
 
 
 # ---- arguments ---------------------------------------------------------------------------------
