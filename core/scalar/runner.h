@@ -8,6 +8,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <exception>
 #include <map>
@@ -157,22 +158,28 @@ struct Runner<T>::Parts {
 /// the pool is gone.
 int thread_count(int wanted);
 
-/// Calls body(workspace, low, high) for contiguous ranges of [0, count), one per thread, each with
-/// a workspace of its own. What a body throws is thrown here.
+constexpr std::size_t ranges_per_thread = 8;
+
+/// Calls body(workspace, low, high) for ranges that make up [0, count), in threads that have a
+/// workspace each and take range after range: one that others keep from running delays the rest by
+/// no more than its last range. What a body throws is thrown here.
 template <class T, class Body>
 void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body) {
     threads = static_cast<int>(
         std::min(static_cast<std::size_t>(thread_count(threads)), std::max<std::size_t>(count, 1)));
-    const auto run = [&](std::size_t part, std::size_t parts) {
+    if (threads <= 1) {
         typename Runner<T>::Lease workspace(runner, width);
-        body(*workspace, count * part / parts, count * (part + 1) / parts);
-    };
-    if (threads <= 1) return run(0, 1);
+        return body(*workspace, std::size_t{0}, count);
+    }
+    const std::size_t range =
+        std::max<std::size_t>(1, count / (static_cast<std::size_t>(threads) * ranges_per_thread));
+    std::atomic<std::size_t> next{0};
     std::exception_ptr failure;
 #pragma omp parallel num_threads(threads)
     try {
-        run(static_cast<std::size_t>(omp_get_thread_num()),
-            static_cast<std::size_t>(omp_get_num_threads()));
+        typename Runner<T>::Lease workspace(runner, width);
+        for (std::size_t low; (low = next.fetch_add(range)) < count;)
+            body(*workspace, low, std::min(count, low + range));
     } catch (...) {
 #pragma omp critical
         failure = std::current_exception();
