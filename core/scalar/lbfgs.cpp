@@ -17,10 +17,8 @@ constexpr int most_looks = 30;       ///< in one line search
 Lbfgs::Lbfgs(std::vector<double> start, const Bounds& bounds, const Stops& stops,
              std::size_t memory)
     : Search(std::move(start), bounds, stops),
-      memory_(memory),
+      memory_(std::max<std::size_t>(memory, 1)),
       direction_(x_.size()),
-      weights_(memory),
-      products_(memory),
       free_(x_.size(), 1.0) {}
 
 void Lbfgs::judge(double value, const double* gradient, const double* squares) {
@@ -103,6 +101,8 @@ void Lbfgs::apply_memory() {
     const auto at = [&](std::size_t age) -> const Pair& {  // 0 is the newest
         return pairs_[(next_ + memory_ - 1 - age) % memory_];
     };
+    weights_.resize(count);
+    products_.resize(count);
     double* const d = direction_.data();
     const double* const free = free_.data();
     const auto add = [&](double scale, const double* a) {

@@ -154,6 +154,7 @@ void Gather<T>::fill_tile(const Column& column, T* to, std::size_t first, std::s
 
 template <class T>
 int Runner<T>::threads_for(std::size_t rows, int wanted) const {
+    if (program_->code().loops) return thread_count(wanted);  // who knows how long they take
     const std::size_t work = rows * (program_->stats().instructions + 10);
     const std::size_t worth = 1 + work / thread_work;
     return static_cast<int>(std::min(static_cast<std::size_t>(thread_count(wanted)), worth));

@@ -593,6 +593,8 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         ({"gtol": -1.0}, "gtol"),
         ({"gtol": math.nan}, "gtol"),
         ({"ftol": "small"}, "ftol"),
+        ({"target": math.nan}, "target"),
+        ({"target": "low"}, "target"),
         ({"patience": 0}, "patience"),
         ({"patience": 1.5}, "patience"),
         ({"method": "momentum", "momentum": 1.0}, "momentum"),
@@ -615,6 +617,24 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 def test_bounds_of_the_wrong_shape_are_refused() -> None:
     with pytest.raises(tg.ShapeError, match="bounds"):
         valley().minimize(start(), bounds=([0.0, 0.0], 1.0))
+
+
+def test_a_program_without_variables_ends_where_it_is() -> None:
+    x = tg.Graph().inputs(2)
+    no_vars: list[Any] = []
+    program = tg.compile(x[0] * x[1], wrt=no_vars)
+    for method in ("sgd", "adam", "lbfgs"):
+        found = program.minimize([2.0, 3.0], method, steps=3)  # type: ignore[arg-type]
+        assert (found.x.tolist(), found.value) == ([2.0, 3.0], 6.0)
+
+
+def test_the_native_loop_takes_no_nonsense_either() -> None:
+    program = valley()
+    with pytest.raises(KeyError):
+        program.descend(start(), "adam", 3, {})
+    x = tg.Graph().inputs(1)
+    with pytest.raises(MemoryError):
+        tg.compile(x[0], wrt=x).minimize([1.0], steps=10**15, history=1)
 
 
 def test_lm_wants_residuals() -> None:

@@ -82,7 +82,7 @@ def options(
         "memory": whole("memory", _only_of("memory", memory, method, "lbfgs", MEMORY), 1),
         "gtol": knows[0] if gtol is None else _tolerance("gtol", gtol),
         "ftol": knows[1] if ftol is None else _tolerance("ftol", ftol),
-        "target": -math.inf if target is None else float(target),
+        "target": -math.inf if target is None else _target(target),
         "patience": 0 if patience is None else whole("patience", patience, 1),
         "low": low,
         "high": high,
@@ -121,6 +121,12 @@ def _tolerance(name: str, value: Any) -> float:
     if isinstance(value, (int, float)) and value >= 0:
         return float(value)
     raise OptionError(f"minimize: expected {name} of at least 0, got {value!r}")
+
+
+def _target(value: Any) -> float:
+    if isinstance(value, (int, float)) and not math.isnan(value):
+        return float(value)
+    raise OptionError(f"minimize: expected target as a number, got {value!r}")
 
 
 def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
