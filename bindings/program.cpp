@@ -110,12 +110,11 @@ struct BatchResults {
     }
 };
 
-/// A slice of rows takes some 50 ms; signals are looked at between slices. Whole pieces of sums, so
-/// that these do not depend on where slices end.
+/// A slice of rows takes some 50 ms; signals are looked at between slices. It depends on nothing
+/// but the program, and so do the sums that are taken slice by slice.
 npy_intp rows_in_slice(const Program& program) {
     const auto cost = static_cast<npy_intp>(program.stats().instructions) + 100;
-    constexpr auto piece = static_cast<npy_intp>(sum_piece);
-    return std::max<npy_intp>(100'000'000 / cost / piece, 1) * piece;
+    return std::max<npy_intp>(100'000'000 / cost, 64);
 }
 
 /// Calls body(first row, rows) for slices, without the interpreter, and looks for signals.

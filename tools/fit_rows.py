@@ -2,7 +2,7 @@
 
 Each contender is a process of its own, in its own environment; all have the same data, must agree
 on value and gradient before anything is timed, and take turns, so that a busy machine is busy for
-all of them.
+all of them. Ratios are medians of those of each turn.
 
     python tools/fit_rows.py [--rows N] [--rounds N] [--dtype float64]
 """
@@ -69,10 +69,11 @@ def work(name, rows, dtype):
     print(json.dumps([float(value), np.asarray(gradient, float).tolist()]), flush=True)
     for line in sys.stdin:
         calls = int(line)
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         for _ in range(calls):
             f(p)
-        print((time.perf_counter() - start) / calls, flush=True)
+        end = time.perf_counter(), time.process_time()
+        print(*((b - a) / calls for a, b in zip(start, end, strict=True)), flush=True)
 
 
 class Worker:
@@ -95,10 +96,10 @@ class Worker:
         self.value, self.gradient = json.loads(self.process.stdout.readline())
 
     def time(self, calls):
-        """Return seconds per call."""
+        """Return seconds per call, by the clock and of processors."""
         self.process.stdin.write(f"{calls}\n")
         self.process.stdin.flush()
-        return float(self.process.stdout.readline())
+        return tuple(map(float, self.process.stdout.readline().split()))
 
     def close(self):
         """End the process."""
@@ -130,13 +131,16 @@ def main():
             times[name].append(worker.time(chosen.calls))
     for worker in workers.values():
         worker.close()
-    print(f"{chosen.rows:,} rows, {chosen.dtype}: ms per value and gradient; jax / this, by rounds")
+    print(f"{chosen.rows:,} rows, {chosen.dtype}: ms per value and gradient, medians")
+    print(f"{'':28}     clock  jax/this   processors  jax/this")
     for name, seconds in times.items():
-        ratios = [theirs / ours for theirs, ours in zip(times["jax"], seconds, strict=True)]
-        print(
-            f"{name:28} median {statistics.median(seconds) * 1e3:7.2f}  "
-            f"fastest {min(seconds) * 1e3:7.2f}  ratio {statistics.median(ratios):5.2f}"
-        )
+        columns = []
+        for kind in (0, 1):
+            own = [both[kind] for both in seconds]
+            theirs = [both[kind] for both in times["jax"]]
+            ratio = statistics.median(a / b for a, b in zip(theirs, own, strict=True))
+            columns.append(f"{statistics.median(own) * 1e3:10.2f} {ratio:9.2f}")
+        print(f"{name:28} {'   '.join(columns)}")
     return None
 
 
