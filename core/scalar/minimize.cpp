@@ -86,11 +86,11 @@ void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
 
 template <class T>
 void Descent<T>::look(Block& block, const Workspace<T>& workspace, std::size_t t) {
-    const std::vector<T> before = block.last_value;
+    block.previous = block.last_value;
     take_values(block, workspace, t);
     for (std::size_t l = 0; l < lanes_; ++l) {
         if (block.reason[l] != Reason::none) continue;
-        block.reason[l] = verdict(block, l, t, before[l]);
+        block.reason[l] = verdict(block, l, t);
         if (block.reason[l] != Reason::none) copy_lane(block.x, block.last_x, l);
     }
     block.steps = ended(block) ? t : t + 1;
@@ -148,15 +148,16 @@ void Descent<T>::search(Block& block, std::size_t lane) const {
 }
 
 template <class T>
-Reason Descent<T>::verdict(const Block& block, std::size_t lane, std::size_t t, T before) const {
+Reason Descent<T>::verdict(const Block& block, std::size_t lane, std::size_t t) const {
     const Stops& stops = options_.stops;
+    const auto before = static_cast<double>(block.previous[lane]);
     const auto value = static_cast<double>(block.last_value[lane]);
     if (by_searches() && block.searches[lane]->reason() != Reason::none)
         return block.searches[lane]->reason();
     if (stops.patience && t >= block.best_step[lane] + stops.patience) return Reason::patience;
     if (by_searches()) return Reason::none;
     if (value <= stops.target) return Reason::target;
-    if (changes_little(static_cast<double>(before), value, stops.change)) return Reason::change;
+    if (changes_little(before, value, stops.change)) return Reason::change;
     if (stops.gradient >= 0 && projected_gradient(block, lane) <= stops.gradient)
         return Reason::gradient;
     if (is_nan(value))
@@ -172,7 +173,8 @@ double Descent<T>::projected_gradient(const Block& block, std::size_t lane) cons
         const auto x = static_cast<double>(block.x[objective_.variables()[k] * lanes_ + lane]);
         const auto g = static_cast<double>(block.found.at(1 + k)[lane]);
         const double move = options_.bounds.projected(k, x, g);
-        if (!(move <= largest)) largest = move;  // NaN stays
+        if (is_nan(move)) return move;
+        largest = std::max(largest, move);
     }
     return largest;
 }
@@ -275,7 +277,8 @@ void Descent<T>::finish() {
         Block& block = blocks_[b];
         take_values(block, workspace, taken_);
         if (by_searches())
-            for (std::size_t l = 0; l < lanes_; ++l) block.reason[l] = block.searches[l]->reason();
+            for (std::size_t l = 0; l < lanes_; ++l)
+                if (block.reason[l] == Reason::none) block.reason[l] = block.searches[l]->reason();
     });
 }
 

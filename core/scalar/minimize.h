@@ -55,7 +55,8 @@ class Descent {
    private:
     struct Block {
         std::vector<T> x, first_moment, second_moment;  ///< [input or derivative][lane]
-        std::vector<T> last_x, last_value;              ///< where lanes are that ended, or searches
+        std::vector<T> last_x;                          ///< where lanes are that ended, or searches
+        std::vector<T> last_value, previous;            ///< found last, and a step before
         std::vector<T> best_x, best_value;
         std::vector<std::size_t> best_step, better;  ///< better: lanes that just got there
         std::vector<Reason> reason;
@@ -76,7 +77,7 @@ class Descent {
     void search(Block& block, std::size_t lane) const;
     void take_values(Block& block, const Workspace<T>& workspace, std::size_t t) const;
     void copy_search(Block& block, std::size_t lane) const;
-    Reason verdict(const Block& block, std::size_t lane, std::size_t t, T before) const;
+    Reason verdict(const Block& block, std::size_t lane, std::size_t t) const;
     double projected_gradient(const Block& block, std::size_t lane) const;
     void step(Block& block, std::size_t t) const;
     bool ended(const Block& block) const;

@@ -441,6 +441,22 @@ def test_patience_ends_a_search_that_has_to_look_twice() -> None:
     assert found.history[-1] == found.history[-2]
 
 
+def test_reasons_of_lanes_do_not_depend_on_each_other() -> None:
+    program = valley()
+    starts = np.vstack([start(), np.ones(4), start() * 0.5, np.full(4, np.nan), start() * 2])
+    many = program.minimize(starts, "lbfgs", patience=1, steps=8)
+    for row, first in enumerate(starts):
+        assert many.reason[row] == program.minimize(first, "lbfgs", patience=1, steps=8).reason
+    assert len(set(many.reason)) >= 3
+
+
+def test_a_gradient_of_nan_is_not_small() -> None:
+    x = tg.Graph().inputs(2)
+    program = tg.compile(tg.sqrt(x[0]) * x[0] + x[1] * 1e-9, wrt=x)  # 0 times infinity by x[0]
+    assert math.isnan(program([0.0, 0.0])[1][0])
+    assert program.minimize([0.0, 0.0], "sgd", steps=1, gtol=1.0).reason != "gradient"
+
+
 def test_a_change_as_small_as_asked_for_ends() -> None:
     x = tg.Graph().inputs(1)
     program = tg.compile(x[0] ** 2 + 1, wrt=x)
