@@ -640,7 +640,7 @@ def test_a_program_without_variables_ends_where_it_is() -> None:
     no_vars: list[Any] = []
     program = tg.compile(x[0] * x[1], wrt=no_vars)
     for method in ("sgd", "adam", "lbfgs"):
-        found = program.minimize([2.0, 3.0], method, steps=3)  # type: ignore[arg-type]
+        found = program.minimize([2.0, 3.0], method, steps=3)
         assert (found.x.tolist(), found.value) == ([2.0, 3.0], 6.0)
 
 
