@@ -387,7 +387,7 @@ void bind_program(nb::module_& m) {
              nb::arg("shared") = nb::none(), nb::arg("reduce") = nb::none(),
              nb::arg("out") = nb::none(),
              nb::sig("def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, "
-                     "shared: numpy.typing.ArrayLike | collections.abc.Mapping[str | int | Var, "
+                     "shared: numpy.typing.ArrayLike | collections.abc.Mapping[typing.Any, "
                      "float] | None = None, reduce: typing.Literal['sum', 'mean'] | None = None, "
                      "out: typing.Any = None) -> typing.Any"),
              batch_doc)

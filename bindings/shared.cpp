@@ -86,10 +86,10 @@ Shared first_inputs(const Compiled& c, std::size_t count) {
 Shared shared_of(const Compiled& c, nb::handle shared) {
     Shared out = first_inputs(c, 0);
     if (shared.is_none()) return out;
-    if (PyDict_Check(shared.ptr())) {
-        // A copy: the values' __float__ may change the dict while it is read.
-        const nb::object items = nb::steal(PyDict_Items(shared.ptr()));
-        for (nb::handle item : nb::borrow<nb::list>(items)) take_item(c, item[0], item[1], out);
+    if (PyObject_HasAttrString(shared.ptr(), "keys")) {
+        const nb::dict items;  // a copy: values may change the original while they are read
+        if (PyDict_Update(items.ptr(), shared.ptr())) throw nb::python_error();
+        for (auto [key, value] : items) take_item(c, key, value, out);
         return out;
     }
     const nb::object array = input_array(c, "batch shared", shared.ptr(), 1);

@@ -18,7 +18,7 @@ struct Shared {
     std::size_t count() const;
 };
 
-/// `shared` as Python gives it: None, values of the first inputs, or a dict from names, Vars or
+/// `shared` as Python gives it: None, values of the first inputs, or a mapping from names, Vars or
 /// places of inputs to values.
 Shared shared_of(const Compiled& c, nb::handle shared);
 /// The first `count` inputs, with no values yet.

@@ -7,7 +7,9 @@ import gc
 import inspect
 import math
 import time
+from collections import UserDict
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,14 @@ def test_inputs_are_shared_by_place_name_and_var() -> None:
         got = program.batch(x, shared=dict(zip(keys, values, strict=True)), reduce="sum")
         assert got[0] == want[0]
         np.testing.assert_array_equal(got[1], want[1])
+
+
+def test_any_mapping_will_do() -> None:
+    program, _ = fit()
+    values = dict(zip("abc", PARAMETERS.tolist(), strict=True))
+    want = program.batch(data(20), shared=values, reduce="sum")
+    for mapping in (MappingProxyType(values), UserDict(values)):
+        assert program.batch(data(20), shared=mapping, reduce="sum")[0] == want[0]
 
 
 def test_others_keep_their_order() -> None:
