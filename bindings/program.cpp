@@ -184,6 +184,7 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
         }
     over_slices(runner.program(), rows, [&](npy_intp first, std::size_t count) {
         std::vector<OutputRows<T>> results;
+        results.reserve(static_cast<std::size_t>(k + k * n));
         for (npy_intp i = 0; i < k; ++i) results.push_back({value_data + first * k + i, k});
         for (npy_intp i = 0; i < k * n; ++i)
             results.push_back({derivative_data + first * k * n + i, k * n});

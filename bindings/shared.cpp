@@ -147,6 +147,7 @@ template <class T>
 std::vector<InputRows<T>> Columns<T>::from(npy_intp first, const Shared& shared,
                                            const std::vector<T>& values) const {
     std::vector<InputRows<T>> out;
+    out.reserve(shared.is.size());
     npy_intp column = 0;
     for (std::size_t i = 0; i < shared.is.size(); ++i)
         if (shared.is[i])

@@ -56,7 +56,7 @@ void Descent<T>::start(Block& block, std::size_t first, const T* starts) {
         block.second_moment.assign(variables.size() * lanes_, T(0));
     block.last_x = block.best_x = block.x;
     block.last_value.assign(lanes_, std::numeric_limits<T>::quiet_NaN());
-    block.best_value = block.last_value;
+    block.best_value = block.previous = block.last_value;
     block.best_step.assign(lanes_, 0);
     block.better.resize(lanes_);
     block.reason.assign(lanes_, Reason::none);
@@ -86,9 +86,12 @@ void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
 
 template <class T>
 void Descent<T>::look(Block& block, const Workspace<T>& workspace, std::size_t t) {
-    block.previous = block.last_value;
+    const bool rules = has_rules();
+    if (rules) block.previous = block.last_value;
     take_values(block, workspace, t);
+    const auto& values = block.last_value;
     for (std::size_t l = 0; l < lanes_; ++l) {
+        if (!rules && !is_nan(values[l])) continue;
         if (block.reason[l] != Reason::none) continue;
         block.reason[l] = verdict(block, l, t);
         if (block.reason[l] != Reason::none) copy_lane(block.x, block.last_x, l);
@@ -96,17 +99,27 @@ void Descent<T>::look(Block& block, const Workspace<T>& workspace, std::size_t t
     block.steps = ended(block) ? t : t + 1;
 }
 
+/// Whether anything but NaN can end a lane before all steps are taken.
+template <class T>
+bool Descent<T>::has_rules() const {
+    const Stops& stops = options_.stops;
+    return by_searches() || stops.gradient >= 0 || stops.change >= 0 || stops.patience ||
+           stops.target > -std::numeric_limits<double>::infinity();
+}
+
 /// Evaluates a block and keeps the points that are better than all before.
 template <class T>
 void Descent<T>::take_values(Block& block, const Workspace<T>& workspace, std::size_t t) const {
     evaluate(block, workspace);
+    const bool by_search = by_searches();
+    const T* found = by_search ? nullptr : block.found.at(0);
     std::size_t better = 0;
     for (std::size_t l = 0; l < lanes_; ++l) {
         if (block.reason[l] != Reason::none) continue;
-        if (by_searches())
+        if (by_search)
             search(block, l);
         else
-            block.last_value[l] = block.found.at(0)[l];
+            block.last_value[l] = found[l];
         const T value = block.last_value[l];
         const bool first = is_nan(block.best_value[l]) && !is_nan(value);
         if (!first && !(value < block.best_value[l])) continue;
@@ -114,7 +127,7 @@ void Descent<T>::take_values(Block& block, const Workspace<T>& workspace, std::s
         block.best_step[l] = t;
         block.better[better++] = l;
     }
-    if (by_searches()) return;  // their last point is the best
+    if (by_search) return;  // their last point is the best
     if (better == lanes_)
         std::copy(block.x.begin(), block.x.end(), block.best_x.begin());
     else

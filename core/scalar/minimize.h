@@ -69,6 +69,7 @@ class Descent {
     bool by_searches() const {
         return options_.method == Method::lbfgs || options_.method == Method::lm;
     }
+    bool has_rules() const;
     void start(Block& block, std::size_t first, const T* starts);
     std::unique_ptr<Search> new_search(const Block& block, std::size_t lane) const;
     void evaluate(Block& block, const Workspace<T>& workspace) const;

@@ -40,7 +40,7 @@ std::atomic<bool> forked{false};
 }  // namespace
 
 int thread_count(int wanted) {
-    if (forked.load()) return 1;
+    if (wanted == 1 || forked.load()) return 1;  // asking for the cores takes half a microsecond
     const int cores = omp_get_num_procs();
     return wanted > 0 ? std::min(wanted, 4 * cores) : cores;
 }
@@ -111,6 +111,7 @@ void Runner<T>::one(const T* x, T* values, T* derivatives) const {
 
 template <class T>
 Gather<T>::Gather(const Code& code, const InputRows<T>* inputs) {
+    if (code.input_count && inputs[0].stride > 1) strided_.reserve(code.input_count);
     for (std::uint32_t i = 0; i < code.input_count; ++i) {
         if (code.inputs[i] == no_slot) continue;
         const std::ptrdiff_t stride = inputs[i].stride;
@@ -156,6 +157,7 @@ template <class T>
 int Runner<T>::threads_for(std::size_t rows, int wanted) const {
     if (program_->code().loops) return thread_count(wanted);  // who knows how long they take
     const std::size_t work = rows * (program_->stats().instructions + 10);
+    if (work < thread_work) return 1;
     const std::size_t worth = 1 + work / thread_work;
     return static_cast<int>(std::min(static_cast<std::size_t>(thread_count(wanted)), worth));
 }
@@ -180,6 +182,7 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
                      int threads) const {
     std::vector<std::uint32_t> summed;
     const std::uint32_t output_count = program_->code().output_count;
+    if (output_count && outputs[0].sum) summed.reserve(output_count);
     for (std::uint32_t i = 0; i < output_count; ++i)
         if (outputs[i].sum) summed.push_back(i);
     std::vector<T> totals(summed.size());
