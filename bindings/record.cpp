@@ -20,6 +20,8 @@ namespace {
 struct TensorState {
     PyObject_HEAD PyObject *array, *device, *node, *cell, *hooks, *accumulated, *grad, *weak;
     int index;
+    /// Of a view: the epoch of its memory's history when it was taken; else -1.
+    int seen;
     char requires_grad;
 };
 
@@ -79,6 +81,12 @@ void dealloc(PyObject* object) {
     Py_TRASHCAN_END
 }
 
+PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
+    PyObject* object = type->tp_alloc(type, 0);
+    if (object) reinterpret_cast<TensorState*>(object)->seen = -1;
+    return object;
+}
+
 void dealloc_tensor(PyObject* object) {
     if (reinterpret_cast<TensorState*>(object)->weak) PyObject_ClearWeakRefs(object);
     dealloc<clear_tensor>(object);
@@ -94,6 +102,7 @@ PyMemberDef tensor_members[] = {
     OBJECT(TensorState, "_accumulated", accumulated),
     OBJECT(TensorState, "grad", grad),
     {"_index", T_INT, offsetof(TensorState, index), 0, nullptr},
+    {"_seen", T_INT, offsetof(TensorState, seen), 0, nullptr},
     {"_requires_grad", T_BOOL, offsetof(TensorState, requires_grad), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorState, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
@@ -148,6 +157,7 @@ bool is_state(PyObject* object) { return PyObject_TypeCheck(object, tensor_state
 PyObject* wrap(nb::handle array, nb::handle device) {
     auto* self = reinterpret_cast<TensorState*>(tensor_type->tp_alloc(tensor_type, 0));
     if (!self) throw nb::python_error();
+    self->seen = -1;
     self->array = nb::borrow(array).release().ptr();
     self->device = nb::borrow(device).release().ptr();
     return reinterpret_cast<PyObject*>(self);
@@ -155,26 +165,40 @@ PyObject* wrap(nb::handle array, nb::handle device) {
 
 // ---- recording --------------------------------------------------------------------------------
 
+// A tensor's memory has a cell, shared by all its views: how often the elements were changed in
+// place, and in which epoch of its history they are, which begins anew when such a change is
+// recorded.
+constexpr Py_ssize_t version = 0, epoch = 1;
+
+long long count_in(PyObject* cell, Py_ssize_t place) {
+    if (!cell || cell == Py_None) return 0;
+    return PyLong_AsLongLong(PyList_GET_ITEM(cell, place));
+}
+
+/// A view whose base has got another history since has the wrong one.
+void check_view(const TensorState* tensor) {
+    if (tensor->seen >= 0 && count_in(tensor->cell, epoch) != tensor->seen)
+        raise("GradError",
+              "a view was taken before what it looks at was changed in place, and has its gradient "
+              "no longer; take the view after the change");
+}
+
 /// Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it is.
 PyObject* edge_of(TensorState* tensor) {
     if (!tensor->requires_grad) return Py_NewRef(Py_None);
+    check_view(tensor);
     if (!tensor->node || tensor->node == Py_None)
         return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
     return Py_BuildValue("(Oi)", tensor->node, tensor->index);
 }
 
-long long version_of(PyObject* cell) {
-    if (!cell || cell == Py_None) return 0;
-    return PyLong_AsLongLong(PyList_GET_ITEM(cell, 0));
-}
+long long version_of(PyObject* cell) { return count_in(cell, version); }
 
 /// The counter of changes in place, made when first needed.
 PyObject* cell_of(TensorState* tensor) {
     if (!tensor->cell || tensor->cell == Py_None) {
-        PyObject* zero = PyLong_FromLong(0);
-        PyObject* cell = PyList_New(1);
-        if (!zero || !cell) throw nb::python_error();
-        PyList_SET_ITEM(cell, 0, zero);
+        PyObject* cell = Py_BuildValue("[ii]", 0, 0);
+        if (!cell) throw nb::python_error();
         Py_XSETREF(tensor->cell, cell);
     }
     return tensor->cell;
@@ -286,6 +310,78 @@ nb::object record(nb::handle op, nb::handle plans, const nb::tuple& inputs, cons
     return keep;
 }
 
+// ---- applying ---------------------------------------------------------------------------------
+
+/// Names of attributes, made once.
+PyObject* name_of(const char* text) { return PyUnicode_InternFromString(text); }
+
+nb::object get(nb::handle object, PyObject* name) {
+    nb::object found = nb::steal(PyObject_GetAttr(object.ptr(), name));
+    if (!found.is_valid()) throw nb::python_error();
+    return found;
+}
+
+/// The common device of the operands; nothing where they are not tensors of one, which the caller
+/// then explains. `wanted` tells whether one of them requires gradients.
+PyObject* device_of(const nb::tuple& inputs, bool& wanted) {
+    PyObject* device = nullptr;
+    for (nb::handle each : inputs) {
+        if (each.is_none()) continue;
+        if (!is_state(each.ptr())) return nullptr;
+        auto* state = reinterpret_cast<TensorState*>(each.ptr());
+        if (device && state->device != device) return nullptr;
+        device = state->device;
+        wanted = wanted || state->requires_grad;
+    }
+    return device;
+}
+
+/// Applies an operation of the table: its rule, the device's kernel, the record.
+nb::object apply(nb::handle op, const nb::tuple& inputs, const nb::dict& attrs, bool enabled) {
+    static PyObject *name = name_of("name"), *rule = name_of("rule"), *vjp = name_of("vjp"),
+                    *kernels = name_of("kernels"), *plans = name_of("plans"),
+                    *results = name_of("results"), *tied = name_of("differentiable"),
+                    *total = name_of("total");
+    bool wanted = false;
+    PyObject* device = device_of(inputs, wanted);
+    if (!device) {
+        nb::module_::import_("tapegrad.tensors.registry")
+            .attr("common_device")(get(op, name), inputs);
+        raise("DTypeError", "expected tensors of one device");
+    }
+    if (get(op, total).is(nb::bool_(false))) {
+        nb::object shape = nb::steal(PyObject_Call(get(op, rule).ptr(), inputs.ptr(), attrs.ptr()));
+        if (!shape.is_valid()) throw nb::python_error();
+    }
+    nb::object kernel =
+        nb::steal(PyObject_GetItem(get(device, kernels).ptr(), get(op, name).ptr()));
+    if (!kernel.is_valid()) throw nb::python_error();
+    nb::object arrays = nb::steal(new_tuple(static_cast<Py_ssize_t>(inputs.size())));
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        PyObject* each = inputs[i].ptr();
+        PyObject* array = each == Py_None ? each : reinterpret_cast<TensorState*>(each)->array;
+        PyTuple_SET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i), Py_NewRef(array));
+    }
+    nb::object found = nb::steal(PyObject_Call(kernel.ptr(), arrays.ptr(), attrs.ptr()));
+    if (!found.is_valid()) throw nb::python_error();
+    const bool single = PyLong_AsLong(get(op, results).ptr()) == 1;
+    nb::object outs;
+    if (single) {
+        outs = nb::steal(new_tuple(1));
+        PyTuple_SET_ITEM(outs.ptr(), 0, wrap(found, device));
+    } else {
+        const auto count =
+            static_cast<Py_ssize_t>(PyTuple_Check(found.ptr()) ? PyTuple_GET_SIZE(found.ptr()) : 0);
+        outs = nb::steal(new_tuple(count));
+        for (Py_ssize_t i = 0; i < count; ++i)
+            PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(found.ptr(), i), device));
+    }
+    if (wanted && enabled && !get(op, vjp).is_none())
+        record(op, get(op, plans), inputs, nb::borrow<nb::tuple>(outs), attrs, device,
+               static_cast<int>(PyLong_AsLong(get(op, tied).ptr())));
+    return single ? nb::borrow(PyTuple_GET_ITEM(outs.ptr(), 0)) : outs;
+}
+
 /// Whether nothing that a node saved was changed in place since.
 bool unchanged(nb::handle object) {
     auto* node = reinterpret_cast<NodeState*>(object.ptr());
@@ -322,6 +418,19 @@ void bind_record(nb::module_& m) {
                   "outs: tuple[typing.Any, ...], attrs: typing.Any, device: typing.Any, tied: int) "
                   "-> typing.Any"),
           "Notes that an operation made results of operands, for the way back.");
+    m.def("apply", &apply, nb::arg("op"), nb::arg("inputs"), nb::arg("attrs"), nb::arg("enabled"),
+          nb::sig("def apply(op: typing.Any, inputs: tuple[typing.Any, ...], attrs: dict[str, "
+                  "typing.Any], enabled: bool) -> typing.Any"),
+          "Applies an operation of the table: its rule, the device's kernel, the record.");
+    m.def(
+        "edge_of",
+        [](nb::handle tensor) {
+            if (!is_state(tensor.ptr())) raise("DTypeError", "edge_of: expected a tensor");
+            return nb::steal(edge_of(reinterpret_cast<TensorState*>(tensor.ptr())));
+        },
+        nb::arg("tensor"), nb::sig("def edge_of(tensor: TensorState) -> typing.Any"),
+        "Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it "
+        "is; None if it has none.");
     m.def("unchanged", &unchanged, nb::arg("node"),
           "Whether nothing that a node saved was changed in place since.");
 }

@@ -1,4 +1,4 @@
-"""The README's Python blocks and the examples in docstrings run and print what they say."""
+"""Python blocks of the README and of guides, and examples in docstrings, print what they say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ import pytest
 
 import tapegrad as tg
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+#: Their blocks are parts of files, or need a store of results.
+FRAGMENTS = ("bench.md", "nightly.md", "workers.md")
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").glob("*.md")) if page.name not in FRAGMENTS),
+]
 BLOCK = re.compile(
     r"^```python[^\n]*\n(?P<code>.*?)^```[ \t]*$"
     r"(?:\s*^```(?:text|console|output)?[ \t]*\n(?P<printed>.*?)^```[ \t]*$)?",
@@ -25,24 +31,28 @@ BLOCK = re.compile(
 
 
 def blocks() -> list[Any]:
-    """Every Python block with what it should print, or None; named by its line."""
-    text = README.read_text(encoding="utf-8")
+    """Every Python block with what it should print, or None; named by its page and line."""
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
     return [
         pytest.param(
-            match["code"], match["printed"], id=f"line {text.count(chr(10), 0, match.start()) + 1}"
+            page,
+            match["code"],
+            match["printed"],
+            id=f"{page.stem} line {text.count(chr(10), 0, match.start()) + 1}",
         )
+        for page, text in texts.items()
         for match in BLOCK.finditer(text)
     ]
 
 
-@pytest.mark.parametrize(("code", "printed"), blocks())
-def test_readme_block_runs_and_prints_what_it_says(
-    code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("page", "code", "printed"), blocks())
+def test_a_block_runs_and_prints_what_it_says(
+    page: Path, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        exec(compile(code, str(README), "exec"), {"__name__": "__main__"})
+        exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
     if printed is not None:
         assert out.getvalue().split() == printed.split()
 

@@ -14,11 +14,6 @@ nb::object checked(PyObject* fresh) {
     return nb::steal(fresh);
 }
 
-nb::object copied(const nb::object& array) {
-    return checked(PyArray_FromAny(array.ptr(), PyArray_DescrFromType(NPY_FLOAT), 0, 0,
-                                   NPY_ARRAY_CARRAY_RO | NPY_ARRAY_NOTSWAPPED, nullptr));
-}
-
 bool is_contiguous(PyArrayObject* array) {
     return PyArray_IS_C_CONTIGUOUS(array) && PyArray_ISBEHAVED_RO(array);
 }
@@ -36,28 +31,41 @@ bool is_transposed(PyArrayObject* array) {
     return true;
 }
 
-/// tapegrad._tensor.empty, or null where that module is not built.
-PyObject* pool() {
-    static PyObject* const empty = [] {
-        nb::object module = nb::steal(PyImport_ImportModule("tapegrad._tensor"));
-        PyObject* found =
-            module.is_valid() ? PyObject_GetAttrString(module.ptr(), "empty") : nullptr;
-        if (!found) PyErr_Clear();
-        return found;
-    }();
-    return empty;
+/// tapegrad._tensor.empty and copy_to, or null where that module is not built.
+PyObject *empty = nullptr, *copy_to = nullptr;
+
+nb::object call(PyObject* function, const nb::object& first, const nb::object& second) {
+    PyObject* arguments[] = {first.ptr(), second.ptr()};
+    return checked(PyObject_Vectorcall(function, arguments, 2, nullptr));
 }
 
 nb::object from_pool(int ndim, const npy_intp* sizes) {
     nb::object shape = checked(PyTuple_New(ndim));
     for (int d = 0; d < ndim; ++d)
         PyTuple_SET_ITEM(shape.ptr(), d, checked(PyLong_FromSsize_t(sizes[d])).release().ptr());
-    nb::object dtype = nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_FLOAT)));
-    PyObject* arguments[] = {shape.ptr(), dtype.ptr()};
-    return checked(PyObject_Vectorcall(pool(), arguments, 2, nullptr));
+    return call(empty, shape,
+                nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_FLOAT))));
+}
+
+/// A contiguous copy. Large ones are _tensor's, on several threads.
+nb::object copied(const nb::object& array) {
+    nb::object out = fresh(PyArray_NDIM(array_of(array)), PyArray_DIMS(array_of(array)));
+    if (PyArray_NBYTES(array_of(out)) >= pooled_bytes && copy_to &&
+        PyArray_ISBEHAVED_RO(array_of(array)))
+        call(copy_to, out, array);
+    else if (PyArray_CopyInto(array_of(out), array_of(array)) < 0)
+        throw nb::python_error();
+    return out;
 }
 
 }  // namespace
+
+void find_tensor_functions() {
+    nb::object module = nb::steal(PyImport_ImportModule("tapegrad._tensor"));
+    if (!module.is_valid()) return PyErr_Clear();
+    empty = module.attr("empty").inc_ref().ptr();
+    copy_to = module.attr("copy_to").inc_ref().ptr();
+}
 
 nb::object float_array(const char* what, nb::handle object) {
     if (!PyArray_Check(object.ptr()))
@@ -102,7 +110,7 @@ nb::object fresh(int ndim, const npy_intp* sizes) {
     npy_intp bytes = sizeof(float);
     for (int d = 0; d < ndim; ++d)
         if (__builtin_mul_overflow(bytes, sizes[d], &bytes)) bytes = 0;  // NumPy says so
-    if (bytes >= pooled_bytes && pool()) return from_pool(ndim, sizes);
+    if (bytes >= pooled_bytes && empty) return from_pool(ndim, sizes);
     return checked(PyArray_SimpleNew(ndim, const_cast<npy_intp*>(sizes), NPY_FLOAT));
 }
 

@@ -27,6 +27,8 @@ struct Matrices {
     bool transposed;
 };
 
+/// Looks for the memory pool and the copies of tapegrad._tensor, once, when the module is loaded.
+void find_tensor_functions();
 /// The object, checked to be a float32 array. `what` names the argument in messages.
 nb::object float_array(const char* what, nb::handle object);
 /// The same with `ndim` dimensions, contiguous: the array itself where it is so, or a copy.

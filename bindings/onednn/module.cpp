@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include "arrays.h"
 #include "functions.h"
 #include "interpreter.h"
 #include "numpy.h"
@@ -68,6 +69,7 @@ NB_MODULE(_onednn, m) {
     using namespace tapegrad::bindings;
     m.doc() = "Convolution and matrix products of float32 arrays by oneDNN.";
     if (!import_numpy()) throw nb::python_error();
+    find_tensor_functions();
     nb::register_exception_translator(translate);
     bind_convolution(m);
     bind_matmul(m);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,7 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr std::size_t max_packed = 256;
+constexpr std::size_t max_packed_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_plans = 1024;
 /// About 4 us on one thread, twice what a second one takes to begin and end.
 constexpr double parallel_flops = 1 << 18;
@@ -64,7 +66,7 @@ class Scratch {
     std::size_t size_ = 0;
 };
 
-/// Weights in the layouts of plans, the last used at the back.
+/// Weights in the layouts of plans, the oldest first.
 class Packed {
    public:
     /// The weight in `layout`, or null.
@@ -73,25 +75,38 @@ class Packed {
             Entry& entry = entries_[i];
             if (entry.key.identity != key.identity || entry.layout != layout) continue;
             if (entry.key.version == key.version) return entry.buffer.get();
-            entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(i));
+            erase(i);
         }
         return nullptr;
     }
     std::byte* make(WeightKey key, const dnnl::memory::desc& layout) {
-        if (entries_.size() >= max_packed) entries_.erase(entries_.begin());
-        entries_.push_back({key, layout, allocate(layout.get_size())});
+        const std::size_t bytes = layout.get_size();
+        while (!entries_.empty() &&
+               (entries_.size() >= max_packed || bytes_ + bytes > max_packed_bytes))
+            erase(0);
+        entries_.push_back({key, layout, allocate(bytes)});
+        bytes_ += bytes;
         return entries_.back().buffer.get();
     }
     std::size_t size() const { return entries_.size(); }
-    void clear() { entries_.clear(); }
+    void clear() {
+        entries_.clear();
+        bytes_ = 0;
+    }
 
    private:
+    void erase(std::size_t place) {
+        bytes_ -= entries_[place].layout.get_size();
+        entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(place));
+    }
+
     struct Entry {
         WeightKey key;
         dnnl::memory::desc layout;
         Buffer buffer;
     };
     std::vector<Entry> entries_;
+    std::size_t bytes_ = 0;
 };
 
 struct Hash {
@@ -123,12 +138,26 @@ void check(dnnl_status_t status) {
     if (status != dnnl_success) throw dnnl::error(status, "a primitive could not be executed");
 }
 
-/// oneDNN asks libgomp for its number of threads. Returns the number before.
-int use_threads(int count) {
-    const int before = omp_get_max_threads();
-    if (before != count) omp_set_num_threads(count);
-    return before;
-}
+/// oneDNN asks libgomp for its number of threads when a primitive is made, divides the work among
+/// so many, and computes nonsense if it gets fewer when it runs: so they are asked for in both
+/// places, and libgomp may not give fewer as the load of the machine rises (OMP_DYNAMIC).
+class Threads {
+   public:
+    explicit Threads(int count) : before_(omp_get_max_threads()), dynamic_(omp_get_dynamic()) {
+        if (before_ != count) omp_set_num_threads(count);
+        if (dynamic_) omp_set_dynamic(0);
+    }
+    ~Threads() {
+        omp_set_num_threads(before_);
+        if (dynamic_) omp_set_dynamic(1);
+    }
+    Threads(const Threads&) = delete;
+    Threads& operator=(const Threads&) = delete;
+
+   private:
+    int before_;
+    bool dynamic_;
+};
 
 }  // namespace
 
@@ -143,7 +172,10 @@ dnnl::primitive_attr attributes() {
     return attributes;
 }
 
-int threads_for(double flops) { return flops < parallel_flops ? 1 : threads(); }
+int threads_for(double flops) {
+    if (flops < parallel_flops || omp_in_parallel() || omp_get_max_active_levels() < 1) return 1;
+    return std::min(threads(), omp_get_thread_limit());
+}
 
 std::size_t plan_count() { return plans.size(); }
 
@@ -160,19 +192,12 @@ Plan* find_plan(const Signature& signature) {
     return found == plans.end() ? nullptr : &found->second;
 }
 
-Plan& keep_plan(const Signature& signature, Plan plan) {
+Plan& keep_made(const Signature& signature, const std::function<Plan(int)>& make) {
+    const int count = static_cast<int>(signature.threads);
+    const std::lock_guard lock(making_primitives);
+    const Threads threads(count);
     if (plans.size() >= max_plans) plans.clear();
-    return plans.emplace(signature, std::move(plan)).first->second;
-}
-
-Making::Making(int threads) {
-    making_primitives.lock();
-    threads_before_ = use_threads(threads);
-}
-
-Making::~Making() {
-    use_threads(threads_before_);
-    making_primitives.unlock();
+    return plans.emplace(signature, make(count)).first->second;
 }
 
 // ---- plans ------------------------------------------------------------------------------------
@@ -253,13 +278,12 @@ void Plan::run(std::initializer_list<const void*> arguments, WeightKey key) {
     for (const void* pointer : arguments)
         memories_[*slot++].memory.set_data_handle(const_cast<void*>(pointer));
     const std::size_t skipped = packed_ != none && bind_packed(base, key) ? pack_step_ : none;
-    const int before = use_threads(threads_);
+    const Threads threads(threads_);
     for (std::size_t i = 0; i < steps_.size(); ++i)
         if (i != skipped)
             check(dnnl_primitive_execute(steps_[i].primitive.get(), stream(),
                                          static_cast<int>(steps_[i].arguments.size()),
                                          steps_[i].arguments.data()));
-    use_threads(before);
 }
 
 }  // namespace tapegrad::onednn

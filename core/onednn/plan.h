@@ -13,6 +13,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
@@ -27,7 +28,8 @@ struct WeightKey {
     std::int64_t version = 0;
 };
 
-/// Threads for so much work: a small piece is done before a second thread has woken up.
+/// Threads for so much work: a small piece is done before a second thread has woken up. Never more
+/// than libgomp would give.
 int threads_for(double flops);
 /// Plans and packed weights that this thread keeps.
 std::size_t plan_count();
@@ -104,29 +106,15 @@ dnnl::primitive_attr attributes();
 
 /// This thread's plan, or null.
 Plan* find_plan(const Signature& signature);
-/// Keeps a plan. Beyond a limit all are forgotten first: programs that come to this have new
-/// shapes all the time, and no order of use would help them.
-Plan& keep_plan(const Signature& signature, Plan plan);
+/// Makes a plan for so many threads and keeps it. Beyond a limit all are forgotten first: programs
+/// that come to this have new shapes all the time, and no order of use would help them.
+Plan& keep_made(const Signature& signature, const std::function<Plan(int threads)>& make);
 
-/// Held while primitives are made.
-class Making {
-   public:
-    explicit Making(int threads);
-    ~Making();
-    Making(const Making&) = delete;
-    Making& operator=(const Making&) = delete;
-
-   private:
-    int threads_before_;
-};
-
-/// The plan for a signature, made by make(threads) when it is first asked for.
+/// The plan for a signature, made when it is first asked for.
 template <class Make>
 Plan& plan_for(const Signature& signature, Make make) {
     if (Plan* found = find_plan(signature)) return *found;
-    const int threads = static_cast<int>(signature.threads);
-    const Making making(threads);
-    return keep_plan(signature, make(threads));
+    return keep_made(signature, make);
 }
 
 }  // namespace tapegrad::onednn

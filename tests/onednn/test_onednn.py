@@ -49,6 +49,8 @@ SHAPES = [
     ((1, 1), (1, 1)),
     ((1, 300), (300, 1)),
     ((130, 65), (65, 257)),
+    ((3, 200), (200, 100)),
+    ((200, 300), (300, 1)),
     ((3, 5, 7), (3, 7, 4)),
     ((3, 5, 7), (1, 7, 4)),
     ((1, 5, 7), (3, 7, 4)),
@@ -101,6 +103,13 @@ def test_linear_multiplies_rows_by_the_transposed_weight(
         check(onednn.linear(x, w), wanted, 7)
         check(onednn.linear(x, w, bias), wanted + bias, 7)
         check(onednn.linear(x[..., ::-1], w), x[..., ::-1].astype(np.float64) @ w.T, 7)
+
+
+def test_large_arrays_of_any_strides() -> None:
+    a, b = floats(300, 500)[:, ::-1], floats(700, 500)[::2]
+    check(onednn.matmul(a, b.T), a.astype(np.float64) @ b.T.astype(np.float64), 500)
+    ones = np.broadcast_to(np.float32(1), (300, 400))
+    check(onednn.matmul(ones.T, a), ones.T.astype(np.float64) @ a, 300)
 
 
 def test_linear_takes_a_transposed_x_and_no_features() -> None:
@@ -178,6 +187,7 @@ CONVOLUTIONS = {
     "seed": ((4, 3, 32, 32), (16, 3, 3, 3), options()),
     "one": ((1, 1, 1, 1), (1, 1, 1, 1), options()),
     "pointwise": ((2, 16, 9, 7), (33, 16, 1, 1), options()),
+    "pointwise on many pixels": ((2, 16, 12, 13), (24, 16, 1, 1), options()),
     "pointwise stride": ((2, 16, 9, 7), (8, 16, 1, 1), options((2, 3))),
     "padded": ((2, 5, 8, 9), (6, 5, 3, 3), options(padding=(1, 2))),
     "more padding than kernel": ((1, 2, 4, 4), (3, 2, 2, 2), options(padding=(3, 4))),
@@ -402,10 +412,32 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_forked_child_computes_with_one_thread() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", FORKING], check=False, timeout=60, env=os.environ
-    )
-    assert ran.returncode == 0
+    command = [sys.executable, "-W", "ignore", "-c", FORKING]
+    assert subprocess.run(command, check=False, timeout=60).returncode == 0
+
+
+SETTINGS = """
+import numpy as np
+from tapegrad import _onednn
+_onednn.set_num_threads(2)
+random = np.random.default_rng(0)
+a = random.standard_normal((130, 65), dtype=np.float32)
+b = random.standard_normal((65, 257), dtype=np.float32)
+assert np.allclose(_onednn.matmul(a, b), a @ b, atol=1e-4)
+x, g = np.ones((4, 16, 32, 32), np.float32), np.ones((4, 16, 30, 30), np.float32)
+options = (1, 1), (0, 0), (1, 1), 1
+assert np.all(_onednn.conv2d_weight_grad(g, x, (16, 16, 3, 3), *options, True)[0] == 3600)
+"""
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["OMP_THREAD_LIMIT=1", "OMP_DYNAMIC=true", "OMP_MAX_ACTIVE_LEVELS=0", "OMP_NUM_THREADS=1"],
+)
+def test_settings_of_openmp_change_no_result(setting: str) -> None:
+    environment = os.environ | dict([setting.split("=")])
+    command = [sys.executable, "-c", SETTINGS]
+    assert subprocess.run(command, check=False, timeout=60, env=environment).returncode == 0
 
 
 def test_one_thread_library_serves_all_modules() -> None:

@@ -142,6 +142,7 @@ def _cast(x: Array, dtype: Any) -> Array:
 
 _ADD = pointwise.op_number("add")
 KERNELS: dict[str, Callable[..., Any]] = {
+    "expand": pointwise.expand,
     "clone": _copy,
     "cast": _cast,
     "where": pointwise.select,

@@ -35,7 +35,7 @@ Edge = Any
 Hook = Callable[["Tensor"], "Tensor | None"]
 
 
-# ---- modes --------------------------------------------------------------------------------------
+# ---- modes ------------------------------------------------------------------------------------
 
 
 class _Mode(threading.local):
@@ -45,6 +45,7 @@ class _Mode(threading.local):
 
 
 MODE = _Mode()
+_ADD = _core.pointwise.op_number("add")
 
 
 class _Switch(ContextDecorator):
@@ -107,7 +108,7 @@ def is_grad_enabled() -> bool:
     return MODE.enabled
 
 
-# ---- the record ---------------------------------------------------------------------------------
+# ---- the record -------------------------------------------------------------------------------
 
 
 class Node(_core.NodeState):
@@ -187,14 +188,7 @@ class Node(_core.NodeState):
         return f"<{self.op.name} backward>"
 
 
-def edge_of(tensor: Tensor) -> Edge:
-    """Return where a tensor's gradient goes."""
-    if not tensor._requires_grad:
-        return None
-    return tensor if tensor._node is None else (tensor._node, tensor._index)
-
-
-# ---- the walk -----------------------------------------------------------------------------------
+# ---- the walk ---------------------------------------------------------------------------------
 
 
 class _Walk:
@@ -310,7 +304,9 @@ class _Accumulate:
         elif leaf.grad._node is not None or leaf.grad._array.shape != gradient._array.shape:
             leaf.grad = leaf.grad + gradient
         else:
-            leaf.grad.add_(gradient)
+            own = leaf.grad
+            own._device.map2(_ADD, own._array, gradient._array, own._array)
+            own._changed()
         for hook in leaf._accumulated or ():
             hook(leaf)
 
@@ -451,7 +447,7 @@ def _roots(
                 f"{what}: the tensor does not depend on any that requires gradients; make leaves "
                 "with requires_grad=True, outside no_grad()"
             )
-        yield edge_of(tensor), _first(tensor, weight, what)
+        yield _core.edge_of(tensor), _first(tensor, weight, what)
 
 
 def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:

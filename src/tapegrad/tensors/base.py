@@ -192,7 +192,7 @@ class TensorBase(_core.TensorState):
 
     def _version_cell(self) -> list[int]:
         if self._cell is None:
-            self._cell = [0]
+            self._cell = [0, 0]
         return self._cell
 
     def _is_view(self) -> bool:
@@ -201,9 +201,11 @@ class TensorBase(_core.TensorState):
         alone = 3  # references: the array's, `base`, the argument
         return isinstance(base, type(self._array)) and getrefcount(base) > alone
 
-    def _changed(self) -> None:
-        """Note a change in place."""
-        self._version_cell()[0] += 1
+    def _changed(self, recorded: bool = False) -> None:
+        """Note a change in place; a recorded one ends the history that views were taken with."""
+        cell = self._version_cell()
+        cell[0] += 1
+        cell[1] += recorded
 
     # ---- out of tapegrad ------------------------------------------------------------------------
 

@@ -107,35 +107,71 @@ class Fused:
         needs = tuple([edge is not None for edge in node.edges])
         gradient = self.gradient(needs)
         arguments = (*self._arguments(node), *_filled(weights))
-        found = gradient(*arguments) if MODE.enabled else gradient.plain(node.device, arguments)
+        found = gradient(*arguments) if MODE.enabled else gradient.quick(node.device, arguments)
         if len(found) == len(needs):
             return found
         given = iter(found)
         return [next(given) if want else None for want in needs]
-
-    def plain(self, device: Backend, operands: Sequence[Operand]) -> tuple[Tensor, ...]:
-        """Apply it to operands of one device and type; nothing is recorded."""
-        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
-        name = "float64" if arrays[-1].dtype.char == "d" else "float32"
-        found = device.map_program(self.program(name), arrays)
-        return tuple([wrap(each, device) for each in found])
 
     def _arguments(self, node: Node) -> Sequence[Operand]:
         return [0.0 if x is None else x for x in node.inputs]
 
 
 class _Gradient(Fused):
-    """The gradients of an operation, as functions of its operands and the results' weights."""
+    """The gradients of an operation, as functions of its operands and the results' weights.
+
+    Where nothing is recorded, an output that is an input is passed on, and one that is a single
+    operation on inputs runs by its number, without a program's slots; the others are a program.
+    """
 
     def __init__(
         self, name: str, inputs: Sequence[Var], weights: Sequence[Var], outputs: Sequence[Var]
     ) -> None:
         super().__init__(name, [*inputs, *weights], outputs)
+        places = {var.index: place for place, var in enumerate(self._inputs)}
+        self._ways = [_way(out, places) for out in outputs]
+        left = [out for out, way in zip(outputs, self._ways, strict=True) if way is None]
+        #: What takes a program; all of it is this one itself.
+        self._rest = self if len(left) == len(outputs) else Fused(name, self._inputs, left)
+        self._left = len(left)
 
     @cached_property
     def used(self) -> list[bool]:
         """Tell which inputs matter."""
         return [value is not None for value in self.program("float64").listing()["inputs"]]
+
+    def quick(self, device: Backend, operands: Sequence[Operand]) -> Sequence[Tensor]:
+        """Apply it to operands of one device and type; nothing is recorded."""
+        arrays = [x._array if isinstance(x, TensorBase) else x for x in operands]
+        rest: Any = ()
+        if self._left:
+            name = "float64" if arrays[-1].dtype.char == "d" else "float32"
+            rest = iter(device.map_program(self._rest.program(name), tuple(arrays)))
+        found = []
+        for way in self._ways:
+            if way is None:
+                found.append(wrap(next(rest), device))
+            elif isinstance(way, int):
+                found.append(operands[way])
+            else:
+                op, places = way
+                run = device.map1 if len(places) == 1 else device.map2
+                found.append(wrap(run(op, *[arrays[place] for place in places]), device))
+        return found
+
+
+def _way(out: Var, places: dict[int, int]) -> Any:
+    """Return the input that an output is, or the operation on inputs; None if it is more."""
+    if out.index in places:
+        return places[out.index]
+    operands = out.operands
+    if out.op in _DIRECT and all(each.index in places for each in operands):
+        return pointwise.op_number(out.op), [places[each.index] for each in operands]
+    return None
+
+
+#: Operations that run by their number.
+_DIRECT = ("mul", "neg", "div")
 
 
 class Elementwise(Fused):
@@ -188,7 +224,7 @@ class Elementwise(Fused):
         before = (wrap(a._array.copy(), device), *others) if recorded else ()
         run: Callable[..., Any] = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)
-        a._changed()
+        a._changed(recorded)
         if recorded:
             if a._requires_grad:
                 before[0]._requires_grad, before[0]._node, before[0]._index = (

@@ -78,38 +78,14 @@ class Op:
     #: How many results there are, and how many of them (the first) have gradients.
     results: int = 1
     differentiable: int = 1
+    #: Whether the rule has nothing to check, and is asked for shapes alone.
+    total: bool = False
     #: How often it can be differentiated by its rule alone, for the tests.
     orders: int = 2
 
     def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Any:
         """Apply it, and record that if a gradient may be wanted."""
-        device, wanted = None, False
-        arrays: list[Any] = []
-        for x in inputs:
-            if x is None:
-                arrays.append(None)
-                continue
-            try:
-                place = x._device
-            except AttributeError:
-                raise DTypeError(f"{self.name}: expected tensors, got {type(x).__name__}") from None
-            if place is not device:
-                device = place if device is None else common_device(self.name, inputs)
-            wanted = wanted or x._requires_grad
-            arrays.append(x._array)
-        if device is None:
-            raise DTypeError(f"{self.name}: expected at least one tensor, got none")
-        self.rule(*inputs, **attrs)
-        found = device.kernels[self.name](*arrays, **attrs)
-        if self.results == 1:
-            out = wrap(found, device)
-            if wanted and MODE.enabled and self.vjp is not None:
-                _core.record(self, self.plans, inputs, (out,), attrs, device, 1)
-            return out
-        outs = tuple([wrap(each, device) for each in found])
-        if wanted and MODE.enabled and self.vjp is not None:
-            _core.record(self, self.plans, inputs, outs, attrs, device, self.differentiable)
-        return outs
+        return _core.apply(self, inputs, attrs, MODE.enabled)
 
     @cached_property
     def plans(self) -> tuple[int, int]:

@@ -30,6 +30,7 @@ _PLACES = (np.array([[0, 2], [2, 0]]), slice(1, None))
 
 _SLICE = define(
     name="slice",
+    total=True,
     function=None,
     doc="x[...] by slices and whole numbers: a view",
     rule=lambda x, index: None,
@@ -40,6 +41,7 @@ _SLICE = define(
 )
 _UNSLICE: Op = define(
     name="unslice",
+    total=True,
     function=None,
     doc="zeros with x in the place of a slice",
     rule=lambda x, index, shape: shape,
@@ -49,6 +51,7 @@ _UNSLICE: Op = define(
 )
 _TAKE = define(
     name="take",
+    total=True,
     function=None,
     doc="x[...] by lists of indices or masks: a copy",
     rule=lambda x, index: None,
@@ -58,6 +61,7 @@ _TAKE = define(
 )
 _PUT_ADD: Op = define(
     name="put_add",
+    total=True,
     function=None,
     doc="zeros with x added in the places of lists of indices",
     rule=lambda x, index, shape: shape,
@@ -134,7 +138,7 @@ def _recorded_setitem(x: Tensor, items: Any, source: Tensor) -> None:
         before._requires_grad, before._node, before._index = True, x._node, x._index
     after: Tensor = _PLACE(before, source, index=items)
     x._array[...] = after._array
-    x._changed()
+    x._changed(recorded=True)
     x._requires_grad, x._node, x._index = True, after._node, after._index
 
 
@@ -148,6 +152,7 @@ def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
 
 _PLACE = define(
     name="place",
+    total=True,
     function=None,
     doc="a copy of x with y in the place of x[...]",
     rule=lambda x, y, index: x.shape,

@@ -24,7 +24,8 @@ def view_of(op: Op, x: Tensor, **attrs: Any) -> Tensor:
     """Apply an operation whose result may lie on the same memory: changes show in both."""
     found: Tensor = op(x, **attrs)
     if found._is_view():
-        found._cell = x._version_cell()
+        cell = found._cell = x._version_cell()
+        found._seen = cell[1]
     return found
 
 
@@ -32,6 +33,7 @@ def view_of(op: Op, x: Tensor, **attrs: Any) -> Tensor:
 
 _RESHAPE = define(
     name="reshape",
+    total=True,
     doc="the same elements in another shape",
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g.reshape(node.shapes[0]),
@@ -54,9 +56,11 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 
 def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
+    count = x._array.size
+    if math.prod(wanted) == count and min(wanted, default=0) >= 0:
+        return wanted
     known = math.prod(size for size in wanted if size != -1)
     unknown = wanted.count(-1)
-    count = x.numel()
     if unknown > 1 or any(size < -1 for size in wanted):
         raise ShapeError(f"reshape: expected sizes and at most one -1, got {wanted}")
     fits = (known and count % known == 0) if unknown else known == count
@@ -90,6 +94,7 @@ def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 _PERMUTE = define(
     name="permute",
+    total=True,
     doc="the dimensions in another order",
     rule=lambda x, order: tuple(x.shape[d] for d in order),
     vjp=lambda node, g: permute(g, [node.attrs["order"].index(d) for d in range(g.ndim)]),
@@ -120,6 +125,7 @@ def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
 
 _EXPAND = define(
     name="expand",
+    total=True,
     doc="dimensions of one element repeated, without a copy",
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g,  # the walk sums over what was expanded
@@ -233,6 +239,7 @@ def flip(x: Tensor, dims: Any) -> Tensor:
 
 _CLONE = define(
     name="clone",
+    total=True,
     doc="a copy",
     rule=lambda x: x.shape,
     vjp=lambda node, g: g,
@@ -241,6 +248,7 @@ _CLONE = define(
 )
 _CAST = define(
     name="cast",
+    total=True,
     function=None,
     doc="the elements in another number type",
     rule=lambda x, dtype: x.shape,

@@ -202,7 +202,10 @@ def _address(tensor: Any) -> int:
 
 
 def _gradients(
-    outputs: Sequence[Any], wrt: Sequence[Any], cotangents: Sequence[Any], retain_graph: bool = False
+    outputs: Sequence[Any],
+    wrt: Sequence[Any],
+    cotangents: Sequence[Any],
+    retain_graph: bool = False,
 ) -> Sequence[Any]:
     """Return the gradients by `wrt`; results that have none are left out."""
     pairs = [
