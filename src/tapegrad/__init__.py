@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors.ops.softmax import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.random import *  # noqa: F403
     from tapegrad.verbs import grad as grad  # type: ignore[assignment]
-    from tapegrad.verbs import gradcheck as gradcheck  # type: ignore[assignment]
+    from tapegrad.verbs import gradcheck as gradcheck
 
     __all__ = ["errors"]
     __all__ += _functions.__all__

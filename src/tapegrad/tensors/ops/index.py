@@ -12,6 +12,7 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.ops.matmul import as_rows
 from tapegrad.tensors.ops.shape import view_of
 from tapegrad.tensors.registry import Draw, Op, Sample, common_device, define, moved
 
@@ -266,7 +267,7 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
 def _embedding_vjp(node: Node, g: Tensor) -> tuple[Any, None]:
     index, padding = node.inputs[1], node.attrs["padding_idx"]
     flat = index.reshape((-1,))
-    rows = g.reshape((-1, g.shape[-1]))
+    rows = as_rows(g)
     if padding >= 0:
         rows = rows * (flat != padding).to(g.dtype).reshape((-1, 1))
     return _INDEX_ADD(rows, flat, dim=0, size=node.shapes[0][0]), None

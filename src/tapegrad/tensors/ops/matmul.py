@@ -23,6 +23,11 @@ def _check_types(op: str, *tensors: Tensor | None) -> None:
         raise DTypeError(f"{op}: expected tensors of one floating point type, got {names}")
 
 
+def as_rows(x: Tensor) -> Tensor:
+    """Return x as one matrix: all of its last dimensions below each other."""
+    return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
+
+
 def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
     x, y = a._array.shape, b._array.shape
     if len(x) != len(y) or x[-1] != y[-2] or x[:-2] != y[:-2]:
@@ -85,7 +90,7 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
 
 def _stacked(a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2 and a.ndim > 2:  # one matrix for all: a single product
-        flat: Tensor = _MATMUL(a.reshape((-1, a.shape[-1])), b)
+        flat: Tensor = _MATMUL(as_rows(a), b)
         return flat.reshape((*a.shape[:-1], b.shape[-1]))
     batch = _dims.broadcast("matmul", a.shape[:-2], b.shape[:-2])
     found: Tensor = _MATMUL(a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:])))
@@ -123,10 +128,10 @@ def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, .
 def _linear_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
     x, weight, _ = node.inputs
     needs = node.needs
-    rows = g.reshape((-1, g.shape[-1]))
+    rows = as_rows(g)
     return (
         matmul(rows, weight).reshape(node.shapes[0]) if needs[0] else None,
-        matmul(rows.transpose(0, 1), x.reshape((-1, x.shape[-1]))) if needs[1] else None,
+        matmul(rows.transpose(0, 1), as_rows(x)) if needs[1] else None,
         rows.sum(0) if needs[2] else None,
     )
 

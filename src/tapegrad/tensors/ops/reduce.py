@@ -261,7 +261,7 @@ def std(
 def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the largest elements over dimensions; ties share the gradient."""
     found: Tensor = _AMAX(
-        _filled("amax", x), dims=_dims.several("amax", dim, x.ndim), keepdim=keepdim
+        x, dims=_filled("amax", x, _dims.several("amax", dim, x.ndim)), keepdim=keepdim
     )
     return found
 
@@ -269,15 +269,16 @@ def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the smallest elements over dimensions; ties share the gradient."""
     found: Tensor = _AMIN(
-        _filled("amin", x), dims=_dims.several("amin", dim, x.ndim), keepdim=keepdim
+        x, dims=_filled("amin", x, _dims.several("amin", dim, x.ndim)), keepdim=keepdim
     )
     return found
 
 
-def _filled(op: str, x: Tensor) -> Tensor:
-    if not x.numel():
-        raise ShapeError(f"{op}: expected at least one element, got shape {x.shape}")
-    return x
+def _filled(op: str, x: Tensor, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return dimensions if there is something to choose from along them."""
+    if not math.prod(x.shape[d] for d in dims if d < x.ndim):
+        raise ShapeError(f"{op}: expected at least one element to choose, got shape {x.shape}")
+    return dims
 
 
 def _extreme(
@@ -286,7 +287,8 @@ def _extreme(
     if dim is None:
         return whole(x)
     place = _dims.one(name, dim, x.ndim)
-    values, indices = op(_filled(name, x), dim=place)
+    _filled(name, x, (place,))
+    values, indices = op(x, dim=place)
     shape = _dims.reduced(x.shape, (place,), keepdim)
     return Extreme(values.reshape(shape), indices.reshape(shape))
 
@@ -313,10 +315,12 @@ def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
-        found: Tensor = op(_filled(name, x).detach().reshape((-1,)), dim=0)[1].reshape(())
+        _filled(name, x, tuple(range(x.ndim)))
+        found: Tensor = op(x.detach().reshape((-1,)), dim=0)[1].reshape(())
         return found.reshape((1,) * x.ndim) if keepdim else found
     place = _dims.one(name, dim, x.ndim)
-    indices: Tensor = op(_filled(name, x).detach(), dim=place)[1]
+    _filled(name, x, (place,))
+    indices: Tensor = op(x.detach(), dim=place)[1]
     return indices.reshape(_dims.reduced(x.shape, (place,), keepdim))
 
 
