@@ -89,6 +89,24 @@ def test_no_elements(torch: Torch, dtype: str) -> None:
     compare(torch, EMPTY, {"x": np.zeros((3, 0), dtype)}, 1e-6)
 
 
+#: Batches of no images; `l` is a matrix, `i` no indices.
+NO_BATCH = (
+    *("F.conv2d(x, w)", "F.conv2d(x, w, stride=2, padding=1)", "F.max_pool2d(x, 2)"),
+    *("F.avg_pool2d(x, 2)", "F.adaptive_avg_pool2d(x, 2)", "F.layer_norm(x, (5,))", "x.max(1)"),
+    *("F.linear(x, l)", "tt.matmul(x, l.T)", "F.scaled_dot_product_attention(x, x, x)"),
+    *("F.cross_entropy(x[:, :, 0, 0], i)", "F.mse_loss(x, x)", "F.embedding(i, l)", "l[i]"),
+    *("x.gather(1, i.reshape(0, 1, 1, 1))", "l.index_select(0, i)", "x.cumsum(0)", "x.chunk(3)"),
+    *("x.flatten(1)", "tt.bmm(x[:, 0], x[:, 0])", "F.one_hot(i, 4)", "x.tril()", "x.prod(0)"),
+)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_images(torch: Torch, dtype: str) -> None:
+    arrays = {"x": np.zeros((0, 3, 5, 5), dtype), "w": np.ones((4, 3, 3, 3), dtype)}
+    arrays |= {"l": np.ones((7, 5), dtype), "i": np.zeros(0, "int64")}
+    compare(torch, NO_BATCH, arrays, 1e-6)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_one_element(torch: Torch, dtype: str) -> None:
     one = [each for each in (*ROWS, *EMPTY) if "4, 0" not in each and "3, 0" not in each]

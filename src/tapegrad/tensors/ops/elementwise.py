@@ -100,11 +100,22 @@ sin, cos, tan, asin, acos, atan, sinh, cosh, tanh = map(
 sigmoid, relu, erf, erfc, abs, sign, floor, ceil = map(
     _unary, ("sigmoid", "relu", "erf", "erfc", "abs", "sign", "floor", "ceil")
 )
-add, sub, mul, div, pow, atan2, hypot, minimum, maximum = map(
-    _binary, ("add", "sub", "mul", "div", "pow", "atan2", "hypot", "minimum", "maximum")
+mul, div, pow, atan2, hypot, minimum, maximum = map(
+    _binary, ("mul", "div", "pow", "atan2", "hypot", "minimum", "maximum")
 )
+_plain_add, _plain_sub = map(_binary, ("add", "sub"))
 lt, le, gt, ge, eq, ne = map(_binary, ("lt", "le", "gt", "ge", "eq", "ne"))
 _gelu, _softplus = map(_unary, ("gelu", "softplus"))
+
+
+def add(a: Any, b: Any, *, alpha: Any = 1) -> Tensor:
+    """Return a + alpha * b, element by element; operands broadcast."""
+    return _plain_add(a, b if alpha == 1 else b * alpha)
+
+
+def sub(a: Any, b: Any, *, alpha: Any = 1) -> Tensor:
+    """Return a - alpha * b, element by element; operands broadcast."""
+    return _plain_sub(a, b if alpha == 1 else b * alpha)
 
 
 def _where_rule(c: Tensor, a: Tensor, b: Tensor) -> None:

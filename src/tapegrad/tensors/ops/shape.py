@@ -217,6 +217,8 @@ def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     if chunks < 1:
         raise ShapeError(f"chunk: expected at least one part, got {chunks}")
     size = x.shape[_dims.one("chunk", dim, x.ndim)]
+    if not size:
+        return split(x, [0] * chunks, dim)
     return split(x, max(-(-size // chunks), 1), dim)
 
 
