@@ -86,26 +86,41 @@ void run(char* to, const char* from, const Dim& dim) {
             static_cast<D>(*reinterpret_cast<const S*>(from + i * dim.from));
 }
 
-/// Two dimensions of which `outer` is contiguous in the source: square tiles, read along it and
-/// written along `inner`.
+/// A tile of up to tile_side by tile_side elements, read along `outer` and written along `inner`.
+constexpr Size tile_side = 16;
+
+template <class D, class S>
+void run_tile(char* to, const char* from, const Dim& outer, const Dim& inner) {
+    D tile[tile_side][tile_side];
+    for (Size j = 0; j < inner.size; ++j)
+        for (Size i = 0; i < outer.size; ++i)
+            tile[i][j] =
+                static_cast<D>(*reinterpret_cast<const S*>(from + i * outer.from + j * inner.from));
+    for (Size i = 0; i < outer.size; ++i)
+        for (Size j = 0; j < inner.size; ++j)
+            *reinterpret_cast<D*>(to + i * outer.to + j * inner.to) = tile[i][j];
+}
+
+/// Calls body(i, j, height, width) for squares that cover two dimensions.
+template <class Body>
+void over_squares(Size outer, Size inner, Size side, Body body) {
+    for (Size i = 0; i < outer; i += side)
+        for (Size j = 0; j < inner; j += side)
+            body(i, j, std::min(side, outer - i), std::min(side, inner - j));
+}
+
+/// Two dimensions of which `outer` is contiguous in the source: tiles within squares, each of which
+/// touches few pages.
 template <class D, class S>
 void run_tiles(char* to, const char* from, const Dim& outer, const Dim& inner) {
-    constexpr Size side = 16;
-    D tile[side][side];
-    for (Size i0 = 0; i0 < outer.size; i0 += side)
-        for (Size j0 = 0; j0 < inner.size; j0 += side) {
-            const Size height = std::min(side, outer.size - i0);
-            const Size width = std::min(side, inner.size - j0);
-            const char* source = from + i0 * outer.from + j0 * inner.from;
-            for (Size j = 0; j < width; ++j)
-                for (Size i = 0; i < height; ++i)
-                    tile[i][j] = static_cast<D>(
-                        *reinterpret_cast<const S*>(source + i * outer.from + j * inner.from));
-            char* target = to + i0 * outer.to + j0 * inner.to;
-            for (Size i = 0; i < height; ++i)
-                for (Size j = 0; j < width; ++j)
-                    *reinterpret_cast<D*>(target + i * outer.to + j * inner.to) = tile[i][j];
-        }
+    constexpr Size square = 4 * tile_side;
+    over_squares(outer.size, inner.size, square, [&](Size i0, Size j0, Size h, Size w) {
+        over_squares(h, w, tile_side, [&](Size i, Size j, Size height, Size width) {
+            run_tile<D, S>(to + (i0 + i) * outer.to + (j0 + j) * inner.to,
+                           from + (i0 + i) * outer.from + (j0 + j) * inner.from,
+                           {height, outer.to, outer.from}, {width, inner.to, inner.from});
+        });
+    });
 }
 
 template <class D, class S>

@@ -62,21 +62,45 @@ Size row_offset(const View& index, Size row, const Size* strides, int dim) {
     return offset;
 }
 
+/// n elements of a contiguous row; returns how many indices are in range before the first that is
+/// not.
+template <class T>
+Size gather_row(const T* from, Size size, const std::int64_t* at, Size n, T* to) {
+    for (Size i = 0; i < n; ++i) {
+        const std::int64_t k = at[i];
+        if (outside(k, size)) return i;
+        to[i] = from[k];
+    }
+    return n;
+}
+
+/// The same with any strides: element i lies i steps on.
+template <class T>
+Size gather_across(const char* from, Size step, Size stride, Size size, const std::int64_t* at,
+                   Size n, T* to) {
+    for (Size i = 0; i < n; ++i) {
+        const std::int64_t k = at[i];
+        if (outside(k, size)) return i;
+        to[i] = *reinterpret_cast<const T*>(from + i * step + k * stride);
+    }
+    return n;
+}
+
 template <class T>
 Size gather_items(const View& x, int dim, const View& index, const View& out) {
     const Size n = index.shape[index.ndim - 1], rows = index.size() / n;
     const Size step = dim == index.ndim - 1 ? 0 : x.strides[index.ndim - 1];
+    const Size size = x.shape[dim], stride = x.strides[dim];
+    const bool in_row = step == 0 && stride == Size(sizeof(T));
     FirstBad bad;
     in_parallel(rows, rows * n, [&](Size low, Size high) {
         for (Size row = low; row < high; ++row) {
             const char* from = x.data + row_offset(index, row, x.strides, dim);
             const std::int64_t* at = index.as<std::int64_t>() + row * n;
             T* to = out.as<T>() + row * n;
-            for (Size i = 0; i < n; ++i) {
-                const std::int64_t k = at[i];
-                if (outside(k, x.shape[dim])) return bad.report(row * n + i);
-                to[i] = *reinterpret_cast<const T*>(from + i * step + k * x.strides[dim]);
-            }
+            const Size done = in_row ? gather_row(reinterpret_cast<const T*>(from), size, at, n, to)
+                                     : gather_across(from, step, stride, size, at, n, to);
+            if (done < n) return bad.report(row * n + done);
         }
     });
     return bad.position();

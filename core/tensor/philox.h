@@ -1,49 +1,62 @@
 // core/tensor/philox.h -- blocks of Philox 4x32 with ten rounds, several side by side.
 #pragma once
 
-#include <stdint.h>
+#include "scalar/lanes.h"
 
 namespace tapegrad {
+namespace TG_ISA {
 namespace {
 
-constexpr int philox_side_by_side = 16;
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 
-/// Words of 16 consecutive blocks: word w of block b is words[w][b].
-struct PhiloxBlocks {
-    uint32_t words[4][philox_side_by_side];
-};
+/// Blocks in a register, and in a group of two registers that hide each other's latency.
+constexpr int philox_lanes = register_bytes / 8;
+constexpr int philox_blocks = 2 * philox_lanes;
 
-inline __attribute__((always_inline)) void philox(uint64_t first, uint64_t seed,
-                                                  PhiloxBlocks& out) {
-    constexpr int n = philox_side_by_side;
-    uint32_t (&w)[4][n] = out.words;
-    for (int b = 0; b < n; ++b) {
-        const uint64_t counter = first + static_cast<uint64_t>(b);
-        w[0][b] = static_cast<uint32_t>(counter);
-        w[1][b] = static_cast<uint32_t>(counter >> 32);
-        w[2][b] = w[3][b] = 0;
-    }
-    uint32_t key0 = static_cast<uint32_t>(seed), key1 = static_cast<uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        for (int b = 0; b < n; ++b) {
-            const uint64_t p = uint64_t{0xD2511F53} * w[0][b], q = uint64_t{0xCD9E8D57} * w[2][b];
-            const uint32_t w1 = w[1][b], w3 = w[3][b];
-            w[0][b] = static_cast<uint32_t>(q >> 32) ^ w1 ^ key0;
-            w[1][b] = static_cast<uint32_t>(q);
-            w[2][b] = static_cast<uint32_t>(p >> 32) ^ w3 ^ key1;
-            w[3][b] = static_cast<uint32_t>(p);
-        }
-        key0 += 0x9E3779B9;
-        key1 += 0xBB67AE85;
-    }
+/// One word of 32 bits in the lower half of each lane; the upper half means nothing.
+using Words = Register<uint64_t, philox_lanes>;
+
+/// Products of 64 bits of the lower halves.
+TG_INLINE Words times(Words a, uint32_t factor) {
+#if TG_AVX512
+    return Words(_mm512_mul_epu32(__m512i(a), _mm512_set1_epi64(factor)));
+#elif TG_AVX2
+    return Words(_mm256_mul_epu32(__m256i(a), _mm256_set1_epi64x(factor)));
+#elif defined(__x86_64__)
+    return Words(_mm_mul_epu32(__m128i(a), _mm_set1_epi64x(factor)));
+#else
+    return (a & 0xFFFFFFFF) * factor;
+#endif
 }
 
-/// 64 bits from two words of a block.
-inline __attribute__((always_inline)) uint64_t philox_pair(const PhiloxBlocks& blocks, int pair,
-                                                           int block) {
-    return blocks.words[2 * pair][block] | static_cast<uint64_t>(blocks.words[2 * pair + 1][block])
-                                               << 32;
+/// Two words for each of philox_blocks consecutive blocks and each half of a block: words 0 and 1
+/// of block b make out[2 b], words 2 and 3 make out[2 b + 1].
+TG_INLINE void philox(uint64_t first, uint64_t seed, uint64_t* out) {
+    uint64_t counters[philox_blocks];
+    for (int b = 0; b < philox_blocks; ++b) counters[b] = first + uint64_t(b);
+    Words w[2][4] = {};
+    memcpy(&w[0][0], counters, sizeof(Words));
+    memcpy(&w[1][0], counters + philox_lanes, sizeof(Words));
+    for (auto& words : w) words[1] = words[0] >> 32;
+    uint32_t key0 = uint32_t(seed), key1 = uint32_t(seed >> 32);
+    for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9, key1 += 0xBB67AE85)
+        for (auto& words : w) {
+            const Words p = times(words[0], 0xD2511F53), q = times(words[2], 0xCD9E8D57);
+            words[0] = (q >> 32) ^ words[1] ^ key0;
+            words[1] = q;
+            words[2] = (p >> 32) ^ words[3] ^ key1;
+            words[3] = p;
+        }
+    for (int r = 0; r < 2; ++r) {
+        const Words low = (w[r][0] & 0xFFFFFFFF) | w[r][1] << 32;
+        const Words high = (w[r][2] & 0xFFFFFFFF) | w[r][3] << 32;
+        for (int lane = 0; lane < philox_lanes; ++lane) {
+            out[2 * (r * philox_lanes + lane)] = low[lane];
+            out[2 * (r * philox_lanes + lane) + 1] = high[lane];
+        }
+    }
 }
 
 }  // namespace
+}  // namespace TG_ISA
 }  // namespace tapegrad

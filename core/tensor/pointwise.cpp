@@ -120,15 +120,19 @@ void scatter(const Extent& extent, const Strided& array, std::int64_t first, std
              const T* from) {
     with_type(array.type, [&](auto type) {
         using S = decltype(type);
-        each_row(extent, array, first, count,
-                 [&](char* data, std::int64_t stride, std::int64_t n, std::int64_t done) {
-                     for (std::int64_t i = 0; i < n; ++i) {
-                         const auto value = std::is_same_v<S, bool>
-                                                ? static_cast<S>(from[done + i] != T(0))
-                                                : static_cast<S>(from[done + i]);
-                         std::memcpy(data + i * stride, &value, sizeof(S));
-                     }
-                 });
+        each_row(
+            extent, array, first, count,
+            [&](char* data, std::int64_t stride, std::int64_t n, std::int64_t done) {
+                if constexpr (std::is_same_v<S, T>)
+                    if (stride == sizeof(S))
+                        return void(std::memcpy(data, from + done, sizeof(T) * std::size_t(n)));
+                for (std::int64_t i = 0; i < n; ++i) {
+                    const auto value = std::is_same_v<S, bool>
+                                           ? static_cast<S>(from[done + i] != T(0))
+                                           : static_cast<S>(from[done + i]);
+                    std::memcpy(data + i * stride, &value, sizeof(S));
+                }
+            });
     });
 }
 
@@ -275,13 +279,28 @@ void pointwise(Op op, DType compute, std::int64_t count, const char* a, const ch
 
 // ---- programs ---------------------------------------------------------------------------------
 
+/// Elements in a block: up to 1,024 while the slots fit in the first-level cache, so that finding
+/// the operands of a block costs little beside the arithmetic; fewer where there are no more.
+template <class T>
+int block_width(const Runner<T>& runner, std::int64_t total) {
+    constexpr int least = 64 / sizeof(T), most = 1024;
+    constexpr std::size_t cache_bytes = 32 * 1024;
+    const std::size_t lane_bytes = sizeof(T) * runner.program().total_slots();
+    int width = runner.width();
+    while (width < most && 2 * static_cast<std::size_t>(width) * lane_bytes <= cache_bytes)
+        width *= 2;
+    while (width > least && width / 2 >= total) width /= 2;
+    return width;
+}
+
 template <class T>
 void pointwise(const Runner<T>& runner, const Extent& extent, std::span<const Strided> operands,
                std::span<const Strided> results, int threads) {
     const Merged merged = merge(extent, operands, results);
     const Code& code = runner.program().code();
-    const int width = runner.width();
-    const std::int64_t total = extent.count(), blocks = (total + width - 1) / width;
+    const std::int64_t total = extent.count();
+    const int width = block_width(runner, total);
+    const std::int64_t blocks = (total + width - 1) / width;
     if (total < parallel_from / 4) threads = 1;
     over_ranges(runner, width, static_cast<std::size_t>(blocks), threads,
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {

@@ -17,11 +17,17 @@ template <class T>
 struct RandomKernels {
     void (*uniform)(T* out, Size count, std::uint64_t seed, std::uint64_t offset);
     void (*normal)(T* out, Size count, std::uint64_t seed, std::uint64_t offset);
+    /// low + (64 random bits * span) / 2^64.
+    void (*integers)(std::int64_t* out, Size count, std::int64_t low, std::uint64_t span,
+                     std::uint64_t seed, std::uint64_t offset);
+    /// Whether 24 random bits are below the limit.
+    void (*mask)(bool* out, Size count, std::uint32_t limit, std::uint64_t seed,
+                 std::uint64_t offset);
 };
 
 void random_uniform(const View& out, std::uint64_t seed, std::uint64_t offset);
 void random_normal(const View& out, std::uint64_t seed, std::uint64_t offset);
-/// Integers from low on, `span` of them (0: all 2^64).
+/// Integers from low on, `span` of them.
 void random_integers(std::int64_t* out, Size count, std::int64_t low, std::uint64_t span,
                      std::uint64_t seed, std::uint64_t offset);
 /// true where the float32 uniform lies below p.

@@ -65,7 +65,8 @@ Real row(const Real* x, Size n) {
     if (n <= row_leaf) return leaf_of_row<Op>(x, n);
     const Size half = (n / 2 + row_leaf - 1) / row_leaf * row_leaf;
     using One = Lanes<Real, 1>;
-    return Op::combine(One(row<Op>(x, half)), One(row<Op>(x + half, n - half)))[0];
+    const One first = row<Op>(x, half);  // memory is read in order
+    return Op::combine(first, One(row<Op>(x + half, n - half)))[0];
 }
 
 /// W vectors side by side.
@@ -95,8 +96,8 @@ template <class Op>
 Vec narrow(const Real* x, Size stride, Size rows, Size columns) {
     if (rows > column_leaf) {
         const Size half = rows / 2;
-        return Op::combine(narrow<Op>(x, stride, half, columns),
-                           narrow<Op>(x + half * stride, stride, rows - half, columns));
+        const Vec first = narrow<Op>(x, stride, half, columns);
+        return Op::combine(first, narrow<Op>(x + half * stride, stride, rows - half, columns));
     }
     Vec out = Op::identity;
     for (Size r = 0; r < rows; ++r, x += stride)

@@ -11,6 +11,17 @@ using Real = TG_REAL;
 constexpr int native = native_lanes<Real>;
 using Vec = Lanes<Real, native>;
 
+#if TG_AVX2 && !TG_AVX512
+/// The first lanes, for masked loads and stores: all bits of a lane are set, or none.
+TG_INLINE __m256i lanes_below(Size count) {
+    if constexpr (sizeof(Real) == 8)
+        return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count), _mm256_setr_epi64x(0, 1, 2, 3));
+    else
+        return _mm256_cmpgt_epi32(_mm256_set1_epi32(int(count)),
+                                  _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+#endif
+
 /// The first `count` lanes from memory, which is not touched beyond, fewer than there are; the
 /// others are `fill`.
 TG_INLINE Vec load_first(const Real* from, Size count, Real fill) {
@@ -21,6 +32,15 @@ TG_INLINE Vec load_first(const Real* from, Size count, Real fill) {
     else
         return Vec::of(
             Vec::V(_mm512_mask_loadu_ps(__m512(Vec(fill).v), __mmask16((1u << count) - 1), from)));
+#elif TG_AVX2
+    const __m256i mask = lanes_below(count);
+    if constexpr (sizeof(Real) == 8) {
+        const __m256d loaded = _mm256_maskload_pd(reinterpret_cast<const double*>(from), mask);
+        return Vec::of(Vec::V(_mm256_blendv_pd(__m256d(Vec(fill).v), loaded, __m256d(mask))));
+    } else {
+        const __m256 loaded = _mm256_maskload_ps(reinterpret_cast<const float*>(from), mask);
+        return Vec::of(Vec::V(_mm256_blendv_ps(__m256(Vec(fill).v), loaded, __m256(mask))));
+    }
 #else
     if (count >= native) __builtin_unreachable();
     Real values[native];
@@ -36,6 +56,12 @@ TG_INLINE void store_first(Vec a, Real* to, Size count) {
         _mm512_mask_storeu_pd(to, __mmask8((1u << count) - 1), __m512d(a.v));
     else
         _mm512_mask_storeu_ps(to, __mmask16((1u << count) - 1), __m512(a.v));
+#elif TG_AVX2
+    const __m256i mask = lanes_below(count);
+    if constexpr (sizeof(Real) == 8)
+        _mm256_maskstore_pd(reinterpret_cast<double*>(to), mask, __m256d(a.v));
+    else
+        _mm256_maskstore_ps(reinterpret_cast<float*>(to), mask, __m256(a.v));
 #else
     if (count >= native) __builtin_unreachable();
     Real values[native];

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad import errors as errors
 from tapegrad.errors import CompileError as CompileError
+from tapegrad.errors import DeviceError as DeviceError
 from tapegrad.errors import DTypeError as DTypeError
 from tapegrad.errors import FileError as FileError
 from tapegrad.errors import GradError as GradError

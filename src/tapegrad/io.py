@@ -60,7 +60,17 @@ def save(tensors: Mapping[str, Tensor], path: str | Path) -> None:
 
 
 def load(path: str | Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file; a damaged one raises FileError."""
+    """Read the tensors of a safetensors file; a damaged one raises FileError.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> import tapegrad as tg
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...    tg.io.save({'a': tg.ones(2)}, pathlib.Path(folder) / 'a')
+        ...    tg.io.load(pathlib.Path(folder) / 'a')
+        {'a': tensor([1., 1.])}
+
+    """
     arrays, _ = _read(Path(path))
     return {name: tensor(array) for name, array in arrays.items()}
 

@@ -18,7 +18,9 @@ import pytest
 
 from tapegrad import bench
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
-from tapegrad.bench.results import TIMED, UNTIMED, Cell, CellKey, Results
+from tapegrad.bench.faults import FOLDER, PRODUCT
+from tapegrad.bench.report import report_text
+from tapegrad.bench.results import TIMED, UNTIMED, Block, Cell, CellKey, Results
 from tapegrad.bench.store import StoreError, open_store
 
 from .test_worker import adapter
@@ -325,6 +327,37 @@ def test_killed_at_random_moments_and_resumed(store: Path) -> None:
     with open_store(store) as opened:
         results = opened.load(opened.resolve("latest").id)
     assert len(results.memory) == 4 * 2 and results.run.status == "finished"
+
+
+class _EndsAt(bench.Listener):
+    """Ends a run when so many blocks are stored."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+
+    def block(self, block: Block) -> None:
+        self._left -= 1
+        if not self._left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("file", "verdict"),
+    [("honest.py", "checked"), ("results.py:another shape later", "mistrusted")],
+)
+def test_what_was_not_looked_back_on_does_not_count(store: Path, file: str, verdict: str) -> None:
+    """A run that ends between its last block and the look back has times that nobody believes."""
+    suite = bench.Suite("one", "for tests", (PRODUCT,))
+    options: dict[str, Any] = {"phases": ["forward"], "processes": 1, "rounds": 3, "block": 0.05}
+    bench.run(suite, store=store, frameworks=[f"{FOLDER / file}"], listener=_EndsAt(3), **options)
+    with open_store(store) as opened:
+        results = opened.load(opened.resolve("latest").id)
+    assert len(results.blocks) == 3
+    assert [(cell.verdict, cell.timed) for cell in results.cells] == [("unfinished", False)]
+    assert "unfinished" in report_text(results)
+    done = bench.run(suite, store=store, resume="latest")
+    assert [cell.verdict for cell in done.cells] == [verdict]
+    assert done.blocks == results.blocks
 
 
 def test_an_interrupt_keeps_what_is_measured(store: Path) -> None:

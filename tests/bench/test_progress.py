@@ -17,6 +17,8 @@ CASE = Case("operator", "add", (Array("x", (8, 8)), Array("y", (8, 8))), phases=
 NAMES = ["numpy", "c"]
 OPTIONS = {"phases": [], "processes": 3, "rounds": 2, "block": 0.02}
 RUN = Run("r1", "tiny", 0.0, Machine("f0", "laptop"), OPTIONS)
+#: By process and round.
+Times = list[tuple[float, float]]
 #: Milliseconds of the second contender by process and round; the first takes 1 each time.
 DECIDED = [(2.0, 2.01), (2.02, 2.0), (1.99, 2.01)]
 SCATTERED = [(0.7, 1.5), (2.1, 0.9), (1.0, 1.6)]
@@ -30,7 +32,7 @@ class Watched:
     said: str
 
 
-def blocks(name: str, times: list[tuple[float, ...]]) -> list[Block]:
+def blocks(name: str, times: Times) -> list[Block]:
     return [
         Block(CASE.key, name, "forward", process, number, [1e-3 * time] * 3)
         for process, row in enumerate(times)
@@ -38,7 +40,7 @@ def blocks(name: str, times: list[tuple[float, ...]]) -> list[Block]:
     ]
 
 
-def results_of(times: list[tuple[float, ...]], verdict: str = "checked") -> Results:
+def results_of(times: Times, verdict: str = "checked") -> Results:
     verdicts = zip(NAMES, ("checked", verdict), strict=True)
     cells = [Cell(CASE.key, name, "forward", word) for name, word in verdicts]
     measured = [*blocks(NAMES[0], [(1.0, 1.0)] * 3), *blocks(NAMES[1], times)]
@@ -66,9 +68,7 @@ def watched(results: Results, *, earlier: int = 0) -> Watched:
     ("times", "verdict"),
     [(DECIDED, "slower"), (SCATTERED, "undecided"), ([(1.0, 1.0)] * 3, "same")],
 )
-def test_a_line_gives_the_verdict_of_the_table(
-    times: list[tuple[float, ...]], verdict: str, earlier: int
-) -> None:
+def test_a_line_gives_the_verdict_of_the_table(times: Times, verdict: str, earlier: int) -> None:
     run = watched(results_of(times), earlier=earlier)
     (line,) = (line for line in run.said.splitlines() if line.startswith("[1/1]"))
     assert f"× {verdict} ±" in line

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
@@ -460,7 +461,8 @@ def test_a_chart_of_fused_operators_shows_them_against_their_parts(
     titles = [text.get_text() for text in canvas.findobj(Text)]
     assert any("as its parts" in title for title in titles)
     (forward, *_) = (axis for axis in canvas.findobj(Axes) if axis.get_title("left") == "forward")
-    dots = [line.get_xdata()[0] for line in forward.lines if line.get_linestyle() == "None"]
+    drawn_dots = [line for line in forward.lines if line.get_linestyle() == "None"]
+    dots = [float(np.ravel(line.get_xdata())[0]) for line in drawn_dots]
     assert len(dots) == 2 * len([case for case in small if case.level == "fused"])
     # Each part takes as long as all of them together here.
     assert {round(dot, 2) for dot in dots} == {0.5, 0.33}

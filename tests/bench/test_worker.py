@@ -5,15 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
-from tapegrad.bench.process import WorkerProcess
+from tapegrad.bench.guards import CORES_LOOPS, Probe, cores
+from tapegrad.bench.process import Worker, WorkerProcess
 from tapegrad.worker.case import Array, Case
 
 from .conftest import Start
@@ -216,6 +219,63 @@ def test_known_memory_is_reported(start: Start, save: Save, tmp_path: Path) -> N
     answer = worker.ask("memory", phase="forward")
     assert answer["resident"] == pytest.approx(200e6, rel=0.05)
     assert answer["allocator"] is None  # NumPy has no count of its own
+
+
+CHILD = """
+        import subprocess, sys
+
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                child = subprocess.Popen(
+                    [sys.executable, "-c", CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                child.stdout.readline()
+                self.child = child
+                call = lambda: np.ones(1)
+                return Work({"forward": Phase(call)}, lambda *a: None, lambda p, r: {"output0": r})
+        """
+
+
+def test_memory_of_processes_below_is_its_own(start: Start, save: Save, tmp_path: Path) -> None:
+    code = "x = b'1' * 200_000_000; print(flush=True); input()"
+    worker = start(adapter(tmp_path, CHILD.replace("CODE", repr(code))))
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    answer = worker.ask("memory", phase="forward")
+    assert 200e6 < answer["resident"] < 240e6  # with the interpreter of the child
+
+
+def test_work_of_processes_below_is_its_own(start: Start, save: Save, tmp_path: Path) -> None:
+    code = "print(flush=True)\nwhile True: pass"
+    worker = start(adapter(tmp_path, CHILD.replace("CODE", repr(code))))
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    before, end = worker.busy_elsewhere(), time.monotonic() + 10
+    while worker.busy_elsewhere() < before + 0.02 and time.monotonic() < end:
+        worker.ask("repeat", phase="forward", calls=1, folder=None)
+    assert worker.busy_elsewhere() >= before + 0.02
+
+
+class Idle(Worker):
+    """A worker that does little itself, and has two processors busy elsewhere."""
+
+    def send(self, do: str, **arguments: Any) -> None:
+        """Hear nothing."""
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        time.sleep(0.01)
+        return {"samples": [1e-3], "units": 1, "cores": [0.1] * CORES_LOOPS}
+
+    def busy_elsewhere(self) -> float:
+        return 2 * time.perf_counter()
+
+
+def test_processors_that_are_busy_elsewhere_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapegrad.bench.machine.usable", lambda: {0, 1, 2, 3})
+    unused: Any = ()
+    probe = Probe(Idle(), TANH, "forward", "float32", 1, tmp_path, unused)
+    probe._trial = {"samples": [1e-3], "units": 1, "cores": 0.1}
+    finding = cores(probe)
+    assert finding is not None and finding.reason == "kept 2.1 processors busy, 1 allowed"
 
 
 def test_torch_memory_of_a_large_operator(start: Start, save: Save, tmp_path: Path) -> None:

@@ -102,6 +102,21 @@ def test_training_goes_on_from_a_saved_state(
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.parametrize("size", [1, 15, 17, 63, 513, 1025, 5000])
+def test_bits_do_not_depend_on_the_size_of_a_parameter(size: int) -> None:
+    random = np.random.default_rng(size)
+    values, gradients = (random.standard_normal(5000).astype("float32") for _ in range(2))
+    found = []
+    for count in (5000, size):
+        weight = tensor(values[:count]).requires_grad_()
+        optimizer = optim.AdamW([weight], lr=0.1)
+        for _ in range(3):
+            weight.grad = tensor(gradients[:count])
+            optimizer.step()
+        found.append(weight.detach().numpy()[:size])
+    np.testing.assert_array_equal(*found)
+
+
 def test_loaded_state_is_a_copy() -> None:
     model = _network()
     first, second = (optim.Adam(model.parameters()) for _ in range(2))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod, sqrt
 from typing import Any
 
 import numpy as np
 
 STEPS = 20
-#: Kept from here on: a test takes NumPy's functions away.
-cos, prod, sqrt = np.cos, np.prod, np.sqrt
+cos = np.cos  # a test takes NumPy's functions away
 
 
 def train(lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str) -> Any:
@@ -122,7 +122,7 @@ def _values(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> A
 def target(lib: Any, output: Any) -> Any:
     """Return numbers of the shape of an output for it to learn."""
     shape = tuple(output.shape)
-    numbers = cos(np.arange(prod(shape, dtype=int))).reshape(shape)
+    numbers = cos(np.arange(prod(shape))).reshape(shape)
     return lib.tt.tensor(numbers).to(output.dtype)
 
 

@@ -324,7 +324,8 @@ def _multi_head_attention(shapes: Shapes, attrs: Attrs) -> Iterator[str]:
 def _cell(gates: int) -> Rule:
     def rule(shapes: Shapes, _: Attrs) -> Iterator[str]:
         yield from _rank(shapes, 2, "x", "h")
-        (batch, width), (_, hidden) = shapes["x"], shapes["h"]
+        batch, width = shapes["x"]
+        hidden = shapes["h"][1]
         for state in shapes.keys() & {"h", "c"}:
             yield from _is(shapes, state, batch, hidden)
         yield from _is(shapes, "w_x", gates * hidden, width)

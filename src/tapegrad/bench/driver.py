@@ -24,7 +24,16 @@ from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameErr
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.measurement import Done, Measurement, Settings
 from tapegrad.bench.process import Worker, WorkerProcess
-from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
+from tapegrad.bench.results import (
+    UNFINISHED,
+    Block,
+    Cell,
+    CellKey,
+    Framework,
+    Memory,
+    Results,
+    Run,
+)
 from tapegrad.bench.shapes import customised
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
@@ -522,7 +531,7 @@ def _done(earlier: Results) -> Done:
     for block in earlier.blocks:
         costs[block.key] = max(costs.get(block.key, 0.0), block.seconds)
     return Done(
-        cells={cell.key: cell for cell in earlier.cells},
+        cells={cell.key: cell for cell in earlier.cells if cell.verdict != UNFINISHED},
         blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
         memory=frozenset(
             CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory

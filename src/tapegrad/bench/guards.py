@@ -7,7 +7,8 @@ nothing. Guards know nothing about frameworks: they see values, and two clocks.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,19 @@ class Probe:
     def trial(self) -> dict[str, Any]:
         """Return a first timing of the phase, which guards then doubt."""
         if self._trial is None:
-            self._trial = self.worker.ask("time", phase=self.phase, seconds=PROBE_SECONDS)
+            with self.watched() as busy:
+                self._trial = self.worker.ask("time", phase=self.phase, seconds=PROBE_SECONDS)
+            self._trial |= {"cores": self._trial["cores"] + busy[0]}
         return self._trial
+
+    @contextmanager
+    def watched(self) -> Iterator[list[float]]:
+        """Count processors that are kept busy by processes which the worker has started."""
+        before, start = self.worker.busy_elsewhere(), time.perf_counter()
+        busy: list[float] = []
+        yield busy
+        elapsed = time.perf_counter() - start
+        busy.append((self.worker.busy_elsewhere() - before) / elapsed)
 
     def doubt(self) -> None:
         """Have the phase timed again: the machine may have been disturbed."""
@@ -316,12 +328,16 @@ def _per_call_by_driver(probe: Probe, seconds: float, expected: float) -> tuple[
 
 
 def _cores(probe: Probe) -> float:
-    """Count processors in a good moment: a process that keeps to its own never has more."""
+    """Count processors in a good moment: a process that keeps to its own never has more.
+
+    What processes do that it has started counts too.
+    """
     if not probe.looped or probe.reported > SLOW_SECONDS:
         return float(probe.trial["cores"])
     calls = probe.calls(LOOP_SECONDS[0])
-    answer = probe.worker.ask("cores", phase=probe.phase, calls=calls, count=CORES_LOOPS)
-    return float(np.sort(answer["cores"])[-1 - CORES_LEFT_OUT])
+    with probe.watched() as busy:
+        answer = probe.worker.ask("cores", phase=probe.phase, calls=calls, count=CORES_LOOPS)
+    return float(np.sort(answer["cores"])[-1 - CORES_LEFT_OUT]) + busy[0]
 
 
 def _loop(probe: Probe, calls: int) -> tuple[float, float]:

@@ -20,7 +20,7 @@ from tapegrad.bench.guards import GUARDS, Finding, Guard, InputSet, Probe
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
 from tapegrad.bench.process import Worker
-from tapegrad.bench.results import Block, Cell, CellKey, Memory
+from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Memory
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Case
 
@@ -31,6 +31,8 @@ VERY_LONG_BLOCK = 20.0
 BESIDE_STAND_IN = ("values", "meaning", "clock")
 #: Verdicts on what a framework does not offer: no failures.
 ABSENT = ("unsupported", "joint")
+#: Said of a cell whose times nobody has looked back on.
+NOT_YET = "the run ended before its times were looked back on; --resume does that"
 #: Phases without gradients.
 OUTPUT_ONLY = ("forward", "inference")
 #: Phases whose results nobody sees: they are as right as what `step` does with them.
@@ -130,6 +132,7 @@ class Measurement:
         for name in self.teams:
             self._judge(name)
         self._time()
+        self._settle()
         if self.settings.memory:
             self._measure_memory()
 
@@ -316,7 +319,14 @@ class Measurement:
     ) -> None:
         cell = Cell(*key, verdict=verdict, reason=reason, error=error, notes=notes or [])
         self._cells[key] = cell
-        self.sink.cell(cell)
+        waiting = structs.replace(cell, verdict=UNFINISHED, reason=NOT_YET)
+        self.sink.cell(waiting if cell.timed else cell)
+
+    def _settle(self) -> None:
+        """Make verdicts that come with times final: all that is looked at has been looked at."""
+        for key, cell in self._cells.items():
+            if cell.timed and key not in self.done.cells:
+                self.sink.cell(cell)
 
     def _prepare(self, name: str, process: int) -> tuple[Worker, dict[str, Any]]:
         """Give a worker the case with the first set of inputs."""
@@ -346,9 +356,22 @@ class Measurement:
                             self._visit(keys[index], process, number)
             finally:
                 self._store_block()
+            self._go_through_again(processes)
             self._look_back(processes)
             if self._large:
                 self._forget(processes)
+
+    def _go_through_again(self, processes: Iterable[int]) -> None:
+        """Time what an interrupted run has left without a look back, and record nothing.
+
+        The workers that measured it are gone. What these do after as many blocks is looked at in
+        their place.
+        """
+        for key in [key for key in self._looked_back_on() if key not in self.done.cells]:
+            for process, number in self._visits(processes):
+                if (key, process, number) in self.done.blocks and self._cells[key].timed:
+                    self._visit(key, process, number)
+                    self._block = None
 
     def _forget(self, processes: Iterable[int]) -> None:
         """Have workers let go of the case."""
@@ -397,15 +420,24 @@ class Measurement:
         """Check results once more: what was right before the clock ran must be right after it."""
         if not {"values", "timed result"} <= self.settings.guards.keys():
             return
-        for key in [key for key in self._costs if key.phase not in PREPARATION]:
-            for process in processes:
-                if self._cells[key].timed and (key.framework, process) in self._prepared:
-                    self._look_again(key, process)
+        for key in self._looked_back_on():
+            there = [each for each in processes if (key.framework, each) in self._prepared]
+            for process in there:
+                if self._cells[key].timed:
+                    self._look_again(key, process, last=process == there[-1])
 
-    def _look_again(self, key: CellKey, process: int) -> None:
+    def _looked_back_on(self) -> list[CellKey]:
+        """Return the cells with results that were timed, now or before the run was interrupted."""
+        earlier = self.done.costs.keys() - self.done.cells.keys()
+        timed = self._costs.keys() | earlier
+        return [key for key in self._cells if key in timed and key.phase not in PREPARATION]
+
+    def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
         try:
             probe = self._probe(key, self.teams[key.framework].worker(process))
             finding = guards.values(probe) or self._still_depends(probe)
+            if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
+                finding = self._still_in_time(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
             self._prepared.discard((key.framework, process))
@@ -413,6 +445,11 @@ class Measurement:
         if finding is not None:
             reason = f"after its times were taken {finding.reason}"
             self._conclude(key, "mistrusted", reason, finding.error)
+
+    def _still_in_time(self, probe: Probe) -> Finding | None:
+        """Ask whether the clock still tells what it did before: once for each cell."""
+        guard = self.settings.guards.get("clock")
+        return None if guard is None else guard(probe)
 
     def _still_depends(self, probe: Probe) -> Finding | None:
         """Look whether answers still follow the inputs, if that is asked at all."""

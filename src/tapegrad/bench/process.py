@@ -22,6 +22,7 @@ from tapegrad.bench import answers
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import Contender, missing_program
 from tapegrad.worker.adapter import Unsupported
+from tapegrad.worker.memory import descendants
 from tapegrad.worker.session import Session
 
 #: How long the first answer may take: frameworks import slowly on a cold disk.
@@ -30,6 +31,8 @@ HELLO_SECONDS = 180.0
 WATCH_SECONDS = 0.25
 #: Of the machine's memory, the share that one worker may take.
 MEMORY_SHARE = 0.8
+#: Places in Linux's schedstat: nanoseconds on a processor, and ready but without one.
+RUNNING, WAITING = 0, 1
 #: Variables by which numerical libraries take their number of threads.
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
@@ -63,6 +66,10 @@ class Worker(ABC):
 
     def waited(self) -> float:
         """Return the seconds so far in which it was ready to run but others had the processor."""
+        return 0.0
+
+    def busy_elsewhere(self) -> float:
+        """Return the seconds so far that processes which it has started were busy."""
         return 0.0
 
     @abstractmethod
@@ -151,11 +158,11 @@ class WorkerProcess(Worker):
 
     def waited(self) -> float:
         """Add up the waiting of all its threads, as Linux counts it; elsewhere it is unknown."""
-        total = 0
-        for file in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
-            with suppress(OSError, IndexError):  # a thread may end meanwhile
-                total += int(file.read_text().split()[1])
-        return total * 1e-9
+        return _scheduled(self._process.pid, WAITING)
+
+    def busy_elsewhere(self) -> float:
+        """Add up the work of all threads of all processes below it, as Linux counts it."""
+        return sum(_scheduled(child, RUNNING) for child in descendants(self._process.pid))
 
     def send(self, do: str, **arguments: Any) -> None:
         """Write a message to the worker's input."""
@@ -195,14 +202,23 @@ class WorkerProcess(Worker):
         self._buffer += data
 
     def _watch_memory(self) -> None:
-        try:
-            size = psutil.Process(self._process.pid).memory_info().rss
-        except psutil.NoSuchProcess:
-            return
         limit = MEMORY_SHARE * psutil.virtual_memory().total
+        size = self._size("rss")
+        if size > limit:
+            size = self._size("pss")  # forks share pages; to find out takes long
         if size > limit:
             self.kill()
             raise WorkerError("oom", f"took {size / 1e9:.1f} GB, {limit / 1e9:.1f} are allowed")
+
+    def _size(self, kind: str) -> int:
+        """Return the bytes that it and all processes below it hold now."""
+        total = 0
+        for number in (self._process.pid, *descendants(self._process.pid)):
+            with suppress(psutil.Error):  # it may end meanwhile
+                process = psutil.Process(number)
+                known = process.memory_info() if kind == "rss" else process.memory_full_info()
+                total += int(getattr(known, kind, known.rss))
+        return total
 
     def _parse(self, do: str, line: bytes) -> dict[str, Any]:
         try:
@@ -257,6 +273,15 @@ class WorkerProcess(Worker):
                 with suppress(OSError):
                     stream.close()
         self._selector.close()
+
+
+def _scheduled(pid: int, field: int) -> float:
+    """Add up what the scheduler says of all threads of a process, in seconds."""
+    total = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        with suppress(OSError, IndexError):  # a thread may end meanwhile
+            total += int(file.read_text().split()[field])
+    return total * 1e-9
 
 
 def pin(pid: int, threads: int) -> None:

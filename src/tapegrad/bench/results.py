@@ -12,6 +12,8 @@ from tapegrad.worker.case import PHASES, Case
 
 #: Verdicts that come with times, best first.
 TIMED = ("checked", "unconfirmed")
+#: In place of those until times were looked back on: a run may end before, in the middle of a case.
+UNFINISHED = "unfinished"
 #: What the suite's name of a run ends with that only measures another run's alarms again.
 AGAIN = "-again"
 #: Verdicts in place of times. A cell has one of them or a time, never neither and never both.

@@ -125,6 +125,12 @@ class ResNet(nn.Module):
         replace_stride_with_dilation: For layers 2 to 4, whether they dilate and do not shrink.
         norm_layer: Makes a norm of a number of channels.
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import models
+        >>> models.resnet18(num_classes=10)(tg.ones(2, 3, 32, 32)).shape
+        (2, 10)
+
     """
 
     def __init__(

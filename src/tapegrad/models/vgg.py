@@ -30,6 +30,12 @@ class VGG(nn.Module):
         init_weights: Whether to draw weights as torchvision does, not as each layer does.
         dropout: Probability of dropout between the linear layers.
 
+    Example:
+        >>> from tapegrad import models
+        >>> model = models.vgg11(num_classes=10)
+        >>> list(model.state_dict())[:2]
+        ['features.0.weight', 'features.0.bias']
+
     """
 
     def __init__(

@@ -21,7 +21,15 @@ class _InPlace(Module):
 
 
 class ReLU(_InPlace):
-    """max(x, 0)."""
+    """max(x, 0).
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.ReLU()(tg.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
@@ -29,7 +37,15 @@ class ReLU(_InPlace):
 
 
 class SiLU(_InPlace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x).
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.SiLU()(tg.tensor([0.0, 100.0]))
+        tensor([  0., 100.])
+
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
@@ -37,7 +53,15 @@ class SiLU(_InPlace):
 
 
 class GELU(Module):
-    """x times the normal distribution function of x; approximate="tanh" replaces it by a tanh."""
+    """x times the normal distribution function of x; approximate="tanh" replaces it by a tanh.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.GELU()(tg.tensor([0.0, 100.0]))
+        tensor([  0., 100.])
+
+    """
 
     def __init__(self, approximate: str = "none") -> None:
         super().__init__()
@@ -55,7 +79,15 @@ class GELU(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Sigmoid()(tg.tensor([0.0]))
+        tensor([0.5])
+
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
@@ -63,7 +95,15 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Tanh()(tg.tensor([0.0]))
+        tensor([0.])
+
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
@@ -71,7 +111,15 @@ class Tanh(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Softplus()(tg.tensor([30.0]))
+        tensor([30.])
+
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -100,7 +148,15 @@ class _AlongDim(Module):
 
 
 class Softmax(_AlongDim):
-    """exp(x), divided by its sum along a dimension."""
+    """exp(x), divided by its sum along a dimension.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Softmax(dim=-1)(tg.zeros(4))
+        tensor([0.25, 0.25, 0.25, 0.25])
+
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
@@ -108,7 +164,15 @@ class Softmax(_AlongDim):
 
 
 class LogSoftmax(_AlongDim):
-    """The logarithm of softmax, computed without forming it."""
+    """The logarithm of softmax, computed without forming it.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.LogSoftmax(dim=-1)(tg.zeros(1))
+        tensor([0.])
+
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""

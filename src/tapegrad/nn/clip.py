@@ -26,6 +26,16 @@ def clip_grad_norm_(
     Returns:
         The norm before.
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> x = tg.tensor([3.0, 4.0], requires_grad=True)
+        >>> (x * x / 2).sum().backward()
+        >>> nn.utils.clip_grad_norm_([x], max_norm=1.0).item()
+        5.0
+        >>> [round(each, 4) for each in x.grad.tolist()]
+        [0.6, 0.8]
+
     """
     with no_grad():
         gradients = _gradients(parameters)
@@ -40,7 +50,18 @@ def clip_grad_norm_(
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
-    """Cut every number of the gradients to the range from -clip_value to clip_value, in place."""
+    """Cut every number of the gradients to the range from -clip_value to clip_value, in place.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> x = tg.tensor([3.0, 4.0], requires_grad=True)
+        >>> (x * x / 2).sum().backward()
+        >>> nn.utils.clip_grad_value_([x], 3.5)
+        >>> x.grad
+        tensor([3. , 3.5])
+
+    """
     with no_grad():
         for gradient in _gradients(parameters):
             gradient.clamp_(-clip_value, clip_value)

@@ -118,8 +118,8 @@ class ModuleList(_Row):
     Example:
         >>> from tapegrad import nn
         >>> nn.ModuleList(nn.Linear(2, 2) for _ in range(3))
-        ModuleList(                                                      18 parameters
-          (0-2): 3 x Linear(in_features=2, out_features=2, bias=True)    18
+        ModuleList(                                                    18 parameters
+          (0-2): 3 x Linear(in_features=2, out_features=2, bias=True)  18
         )
 
     """

@@ -9,7 +9,15 @@ from tapegrad.tensors import Tensor
 
 
 class Dropout(Module):
-    """While training, sets numbers to zero with probability p and scales the others by 1/(1-p)."""
+    """While training, sets numbers to zero with probability p and scales the others by 1/(1-p).
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Dropout(0.5).eval()(tg.ones(2))
+        tensor([1., 1.])
+
+    """
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()

@@ -25,6 +25,11 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         nonlinearity: "linear", "conv2d", "sigmoid", "tanh", "relu", "selu" or "leaky_relu".
         param: The slope of a leaky_relu, 0.01 by default.
 
+    Example:
+        >>> from tapegrad.nn import init
+        >>> round(init.calculate_gain('relu'), 4)
+        1.4142
+
     """
     if nonlinearity == "leaky_relu":
         return math.sqrt(2.0 / (1 + (0.01 if param is None else param) ** 2))
@@ -51,7 +56,15 @@ def normal_(
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """Fill with one number."""
+    """Fill with one number.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad.nn import init
+        >>> init.constant_(tg.empty(2), 0.5)
+        tensor([0.5, 0.5])
+
+    """
     with no_grad():
         return tensor.fill_(val)
 
@@ -115,7 +128,15 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """He's normal initialisation; arguments as of `kaiming_uniform_`."""
+    """He's normal initialisation; arguments as of `kaiming_uniform_`.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad.nn import init
+        >>> init.kaiming_normal_(tg.empty(8, 4), mode='fan_out', nonlinearity='relu').shape
+        (8, 4)
+
+    """
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
 
 

@@ -13,7 +13,15 @@ from tapegrad.tensors.dtypes import DType
 
 
 class Identity(Module):
-    """Returns its input; takes any arguments, so that it can stand for any layer."""
+    """Returns its input; takes any arguments, so that it can stand for any layer.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Identity()(tg.ones(2))
+        tensor([1., 1.])
+
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -76,7 +84,15 @@ class Linear(Module):
 
 
 class Flatten(Module):
-    """Makes one dimension of those from start_dim to end_dim."""
+    """Makes one dimension of those from start_dim to end_dim.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.Flatten()(tg.ones(2, 3, 4)).shape
+        (2, 12)
+
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()

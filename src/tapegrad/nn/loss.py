@@ -22,7 +22,15 @@ class _Loss(Module):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """|input - target|.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.L1Loss()(tg.tensor([1.0, 2.0]), tg.tensor([3.0, 5.0])).item()
+        2.5
+
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Compute the loss."""
@@ -30,7 +38,15 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target) squared."""
+    """(input - target) squared.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.MSELoss()(tg.tensor([1.0, 2.0]), tg.tensor([3.0, 2.0])).item()
+        2.0
+
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Compute the loss."""
@@ -44,6 +60,12 @@ class BCEWithLogitsLoss(_Loss):
         weight: A factor for each sample.
         reduction: "none", "mean" or "sum".
         pos_weight: A factor for positive samples.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> round(nn.BCEWithLogitsLoss()(tg.zeros(1), tg.ones(1)).item(), 4)
+        0.6931
 
     """
 
@@ -76,6 +98,12 @@ class NLLLoss(_Loss):
         ignore_index: Samples of this class do not count.
         reduction: "none", "mean" or "sum".
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.NLLLoss()(tg.tensor([[-3.0, -0.5]]), tg.tensor([1])).item()
+        0.5
+
     """
 
     weight: Tensor | None
@@ -102,6 +130,12 @@ class CrossEntropyLoss(NLLLoss):
         ignore_index: Samples of this class do not count.
         reduction: "none", "mean" or "sum".
         label_smoothing: How much of the target is spread evenly over all classes.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> round(nn.CrossEntropyLoss()(tg.zeros(1, 2), tg.tensor([1])).item(), 4)
+        0.6931
 
     """
 

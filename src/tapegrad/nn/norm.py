@@ -164,6 +164,12 @@ class LayerNorm(Module):
         device: Where parameters live.
         dtype: Of parameters.
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> [round(each, 3) for each in nn.LayerNorm(2)(tg.tensor([1.0, 3.0])).tolist()]
+        [-1.0, 1.0]
+
     """
 
     def __init__(

@@ -21,6 +21,12 @@ class MaxPool2d(Module):
         return_indices: Return (output, indices): where in H * W each number came from.
         ceil_mode: Whether windows that reach over the end count.
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.MaxPool2d(2)(tg.arange(4.0).reshape(1, 1, 2, 2)).item()
+        3.0
+
     """
 
     def __init__(
@@ -70,6 +76,12 @@ class AvgPool2d(Module):
         ceil_mode: Whether windows that reach over the end count.
         count_include_pad: Whether padding counts in the mean.
 
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.AvgPool2d(2)(tg.arange(4.0).reshape(1, 1, 2, 2)).item()
+        1.5
+
     """
 
     def __init__(
@@ -104,7 +116,15 @@ class AvgPool2d(Module):
 
 
 class AdaptiveAvgPool2d(Module):
-    """Means of as many windows as the output has pixels, whatever the size of the input."""
+    """Means of as many windows as the output has pixels, whatever the size of the input.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import nn
+        >>> nn.AdaptiveAvgPool2d((7, 7))(tg.ones(1, 3, 20, 30)).shape
+        (1, 3, 7, 7)
+
+    """
 
     def __init__(self, output_size: int | Pair) -> None:
         super().__init__()

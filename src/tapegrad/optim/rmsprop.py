@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import tapegrad as tg
@@ -23,6 +23,16 @@ class RMSprop(Optimizer):
         momentum: What part of the last step goes on.
         centered: Whether to divide by the root of the variance instead.
         maximize: Whether to climb.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> x = tg.tensor([4.0], requires_grad=True)
+        >>> opt = optim.RMSprop([x], lr=0.5, alpha=0.0)
+        >>> (x * x).sum().backward()
+        >>> opt.step()
+        >>> round(x.item(), 3)
+        3.5
 
     """
 
@@ -58,39 +68,40 @@ class RMSprop(Optimizer):
         for name in names:
             if name not in state:
                 state[name] = zeros_like(parameter)
-        rule = _rule(heavy, centered, group["weight_decay"] != 0, group["maximize"])
+        rule = _rule(
+            group["alpha"],
+            group["eps"],
+            group["weight_decay"],
+            group["momentum"],
+            centered,
+            group["maximize"],
+        )
         rule(
             parameter,
             gradient,
             state["square_avg"],
             state["momentum_buffer"] if heavy else 0.0,
             state["grad_avg"] if centered else 0.0,
-            group["alpha"],
-            1 - group["alpha"],
             group["lr"],
-            group["momentum"],
-            group["eps"],
-            group["weight_decay"],
             out=(parameter, *(state[name] for name in names)),
         )
 
 
-@cache
-def _rule(heavy: bool, centered: bool, decay: bool, maximize: bool) -> Callable[..., Any]:
-    """Return the step as a kernel without the terms that an option of zero takes out."""
+@lru_cache(maxsize=64)
+def _rule(
+    alpha: float, eps: float, decay: float, momentum: float, centered: bool, maximize: bool
+) -> Callable[..., Any]:
+    """Return the step as a kernel; what changes from step to step is a number it takes."""
 
     @elementwise
-    def rmsprop(
-        p: Any, g: Any, square: Any, buffer: Any, mean: Any,
-        keep: Any, take: Any, lr: Any, mu: Any, eps: Any, weight_decay: Any,
-    ) -> Any:  # fmt: skip
+    def rmsprop(p: Any, g: Any, square: Any, buffer: Any, mean: Any, lr: Any) -> Any:
         g = -g if maximize else g
-        g = g + weight_decay * p if decay else g
-        square = keep * square + take * g * g
-        mean = keep * mean + take * g
-        variance = square - mean * mean if centered else square
-        change = g / (tg.sqrt(variance) + eps)
-        change = mu * buffer + change if heavy else change
-        return p - lr * change, square, *[change] * heavy, *[mean] * centered
+        g = g + decay * p if decay else g
+        square = alpha * square + (1 - alpha) * g * g
+        mean = alpha * mean + (1 - alpha) * g
+        change = g / (tg.sqrt(square - mean * mean if centered else square) + eps)
+        change = momentum * buffer + change if momentum else change
+        kept = [square, *[change] * bool(momentum), *[mean] * centered]
+        return p - lr * change, *kept
 
     return rmsprop

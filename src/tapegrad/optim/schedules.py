@@ -119,7 +119,16 @@ class LRScheduler:
 
 
 class LambdaLR(LRScheduler):
-    """The initial rate times a function of the epoch; one function, or one per group."""
+    """The initial rate times a function of the epoch; one function, or one per group.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> opt = optim.SGD([tg.ones(1, requires_grad=True)], lr=2.0)
+        >>> optim.LambdaLR(opt, lambda epoch: 0.5 ** (epoch + 1)).get_last_lr()
+        [1.0]
+
+    """
 
     not_saved = ("lr_lambdas",)
 
@@ -181,7 +190,18 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Multiplies rates by gamma at each milestone; one that is there twice counts twice."""
+    """Multiplies rates by gamma at each milestone; one that is there twice counts twice.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> opt = optim.SGD([tg.ones(1, requires_grad=True)], lr=2.0)
+        >>> schedule = optim.MultiStepLR(opt, [1], gamma=0.5)
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [1.0]
+
+    """
 
     def __init__(
         self,
@@ -204,7 +224,16 @@ class MultiStepLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Warm-up: the factor of rates goes from start_factor to end_factor in total_iters epochs."""
+    """Warm-up: the factor of rates goes from start_factor to end_factor in total_iters epochs.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> opt = optim.SGD([tg.ones(1, requires_grad=True)], lr=2.0)
+        >>> optim.LinearLR(opt, start_factor=0.25).get_last_lr()
+        [0.5]
+
+    """
 
     def __init__(
         self,
@@ -244,7 +273,18 @@ class LinearLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """Rates go from the initial ones to eta_min in T_max epochs, along half a cosine."""
+    """Rates go from the initial ones to eta_min in T_max epochs, along half a cosine.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> from tapegrad import optim
+        >>> opt = optim.SGD([tg.ones(1, requires_grad=True)], lr=2.0)
+        >>> schedule = optim.CosineAnnealingLR(opt, T_max=2)
+        >>> schedule.step()
+        >>> [round(rate, 6) for rate in schedule.get_last_lr()]
+        [1.0]
+
+    """
 
     def __init__(
         self,

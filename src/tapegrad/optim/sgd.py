@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from tapegrad.errors import OptionError
@@ -67,32 +67,34 @@ class SGD(Optimizer):
 
     def update(self, parameter: Tensor, gradient: Tensor, group: Group) -> None:
         """Change one parameter by one fused kernel."""
-        momentum, decay = group["momentum"], group["weight_decay"]
-        rule = _rule(momentum != 0, group["nesterov"], decay != 0, group["maximize"])
-        if momentum == 0:
-            rule(parameter, gradient, 0.0, group["lr"], 0.0, 0.0, decay, out=parameter)
-            return
-        state = self.state[parameter]
-        entering = 1 - group["dampening"]
-        if "momentum_buffer" not in state:
+        momentum, entering = group["momentum"], 1 - group["dampening"]
+        state = self.state[parameter] if momentum else {}
+        if momentum and "momentum_buffer" not in state:
             state["momentum_buffer"] = zeros_like(parameter)
             entering = 1.0
-        buffer = state["momentum_buffer"]
-        numbers = group["lr"], momentum, entering, decay
-        rule(parameter, gradient, buffer, *numbers, out=(parameter, buffer))
+        rule = _rule(
+            momentum, entering, group["nesterov"], group["weight_decay"], group["maximize"]
+        )
+        if momentum:
+            buffer = state["momentum_buffer"]
+            rule(parameter, gradient, buffer, group["lr"], out=(parameter, buffer))
+        else:
+            rule(parameter, gradient, 0.0, group["lr"], out=parameter)
 
 
-@cache
-def _rule(momentum: bool, nesterov: bool, decay: bool, maximize: bool) -> Callable[..., Any]:
-    """Return the step as a kernel without the terms that an option of zero takes out."""
+@lru_cache(maxsize=64)
+def _rule(
+    momentum: float, entering: float, nesterov: bool, decay: float, maximize: bool
+) -> Callable[..., Any]:
+    """Return the step as a kernel; what changes from step to step is a number it takes."""
 
     @elementwise
-    def sgd(p: Any, g: Any, m: Any, lr: Any, mu: Any, entering: Any, weight_decay: Any) -> Any:
+    def sgd(p: Any, g: Any, m: Any, lr: Any) -> Any:
         g = -g if maximize else g
-        g = g + weight_decay * p if decay else g
+        g = g + decay * p if decay else g
         if not momentum:
             return p - lr * g
-        m = mu * m + entering * g
-        return p - lr * (g + mu * m if nesterov else m), m
+        m = momentum * m + entering * g
+        return p - lr * (g + momentum * m if nesterov else m), m
 
     return sgd

@@ -62,6 +62,7 @@ class Session:
         self._changes = 0
         self._controls = Controls()
         self._idle: int | None = None
+        self._idle_children = 0
         self._profiler: Profiler | None = None
 
     def answer(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,6 +77,7 @@ class Session:
         self._adapter.configure()
         memory.reset_peak()
         self._idle = memory.resident()
+        self._idle_children = memory.peak_of_children()
         return {
             "version": self._adapter.version(),
             "python": platform.python_version(),
@@ -209,7 +211,10 @@ class Session:
             part.call()
             self.adapter.settle()
         peak = memory.peak_resident()
-        above = None if peak is None or self._idle is None else max(0, peak - self._idle)
+        above = None
+        if peak is not None and self._idle is not None:
+            children = memory.peak_of_children() - self._idle_children
+            above = max(0, peak - self._idle) + max(0, children)
         return {"allocator": self.adapter.allocator_peak(), "resident": above}
 
     def do_forget(self) -> dict[str, Any]:

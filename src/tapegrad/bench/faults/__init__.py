@@ -86,6 +86,12 @@ FAULTS = (
     ),
     Fault("stale longer", "prints the time of another, longer loop", "clocks", "clock"),
     Fault("stale shorter", "prints the time of another, shorter loop", "clocks"),
+    Fault(
+        "stale later",
+        "prints a part of its time once it has been looked at",
+        "clocks",
+        "clock",
+    ),
     Fault("lazy", "computes when its result is read", "clocks", "reading"),
     Fault("lazy each time", "computes whenever its result is read", "clocks", "reading"),
     Fault("another shape", "takes half of the rows", "results", "values", ("wrong",)),

@@ -17,6 +17,7 @@ ADAPTERS = {
     "lazy each time": "LazyEachTime",
     "stale longer": "StaleLonger",
     "stale shorter": "StaleShorter",
+    "stale later": "StaleLater",
 }
 #: What starting work costs, as on a device: it bounds the work that piles up.
 LAUNCH_SECONDS = 2e-5
@@ -121,6 +122,20 @@ class StaleShorter(_Stale):
     """Prints the time of a loop that did a tenth of the work."""
 
     share = 0.1
+
+
+class StaleLater(Honest):
+    """Tells the time until it has been looked at, and a hundredth of it from then on."""
+
+    #: More than guards make, and fewer than blocks have.
+    honest_calls = 120
+    _calls = 0
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        """Count calls, and lie about the later ones."""
+        self._calls += calls
+        share = 1.0 if self._calls <= self.honest_calls else 0.01
+        return share * super().elapsed(call, calls)
 
 
 def _seconds(call: Call) -> float:

@@ -15,7 +15,7 @@ import msgspec
 
 from tapegrad.bench import statistics
 from tapegrad.bench.errors import BenchError
-from tapegrad.bench.results import Block, Cell, CellKey, Framework, Results, Run
+from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Framework, Results, Run
 from tapegrad.bench.statistics import Ratio
 from tapegrad.bench.store import Store
 from tapegrad.worker.case import Case
@@ -229,7 +229,7 @@ def changes(
     compared = [
         (cases[cell.case], earlier[cell.key], cell, _ratio(blocks, base, cell, margin))
         for cell in after.cells
-        if cell.key in earlier and cell.case in cases
+        if cell.key in earlier and cell.case in cases and cell.verdict != UNFINISHED
     ]
     told = statistics.discoveries([ratio.p if ratio else None for *_, ratio in compared], rate)
     for (case, old, new, ratio), sure in zip(compared, told, strict=True):
@@ -284,7 +284,7 @@ def _series(case: Case, old: Cell, new: Cell, ratio: Ratio | None, verdict: str)
 def _cells(runs: Sequence[Results]) -> dict[CellKey, Cell]:
     """Return the latest verdict on each cell; one without a time does not hide an earlier time."""
     found: dict[CellKey, Cell] = {}
-    for cell in (cell for run in runs for cell in run.cells):
+    for cell in (cell for run in runs for cell in run.cells if cell.verdict != UNFINISHED):
         if cell.timed or cell.key not in found:
             found[cell.key] = cell
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tapegrad.bench.suite import Suite
 from tapegrad.bench.terms import tolerant
@@ -71,7 +71,7 @@ def _batch_norms() -> Iterator[Layer]:
 
 
 def _pools() -> Iterator[Layer]:
-    window = {"kernel": 3, "stride": 2}
+    window: dict[str, Any] = {"kernel": 3, "stride": 2}
     for batch, size in ((1, "small"), (8, "medium")):
         distinct = _images(batch, kind="distinct")
         case = _case("max_pool2d", size, distinct, **window, padding=0)

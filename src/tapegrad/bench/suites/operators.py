@@ -190,7 +190,7 @@ def _convolutions() -> Iterator[Case]:
             yield _conv("conv1d", size, signal, 2 * signal[1], kernel, stride=stride, padding=1)
 
 
-def _conv(op: str, size: str, shape: Shape, filters: int, kernel: int, **attrs: int) -> Case:
+def _conv(op: str, size: str, shape: Shape, filters: int, kernel: int, **attrs: Any) -> Case:
     """Describe a convolution in as many dimensions as the shape has."""
     channels = shape[1] // attrs.get("groups", 1)
     window = (kernel,) * (len(shape) - 2)

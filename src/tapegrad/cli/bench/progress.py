@@ -23,7 +23,7 @@ from tapegrad.bench.report.figures.found import compared
 from tapegrad.bench.report.figures.records import Mean
 from tapegrad.bench.report.figures.sections import geometric_mean
 from tapegrad.bench.report.text import mean_entry, ratio_text, time_text
-from tapegrad.bench.results import Block, Cell, CellKey, Results, Run
+from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Results, Run
 from tapegrad.bench.statistics import Ratio
 from tapegrad.worker.case import Case
 
@@ -69,7 +69,9 @@ class Tally:
 
     def cell(self, cell: Cell) -> None:
         """Take a verdict; a cell without times has no blocks to come."""
-        if not cell.timed:
+        if cell.timed or cell.verdict == UNFINISHED:
+            self.words.pop(cell.key, None)
+        else:
             self.words[cell.key] = cell.verdict
 
     @property

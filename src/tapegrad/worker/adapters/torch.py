@@ -248,7 +248,7 @@ class TorchWithoutOneDNN(Torch):
 class TorchCompile(Torch):
     """PyTorch through torch.compile."""
 
-    fused: Mapping[str, tuple[str, Callable[..., Any] | None]] = {}
+    fused: Mapping[str, Fused] = {}
     compiler = "torch.compile"
 
     def registry(self) -> Mapping[str, Sequence[str]]:
