@@ -102,7 +102,7 @@ NO_BATCH = (
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_no_images(torch: Torch, dtype: str) -> None:
-    arrays = {"x": np.zeros((0, 3, 5, 5), dtype), "w": np.ones((4, 3, 3, 3), dtype)}
+    arrays: dict[str, Any] = {"x": np.zeros((0, 3, 5, 5), dtype), "w": np.ones((4, 3, 3, 3), dtype)}
     arrays |= {"l": np.ones((7, 5), dtype), "i": np.zeros(0, "int64")}
     compare(torch, NO_BATCH, arrays, 1e-6)
 

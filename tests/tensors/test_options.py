@@ -28,7 +28,21 @@ ARRAYS: dict[str, Any] = {
 }
 EXPRESSIONS = [
     *("tt.add(x, y, alpha=2)", "x.sub(row, alpha=0.5)", "2 - x", "1 / p", "2**x", "p**row", "x**3"),
-    *("x**2", "p**0.5", "p**-1", "x.pow(2)", "-x", "abs(x)", "+x", "~mask", "mask & (x > 0)"),
+    *(
+        "x**2",
+        "whole**2",
+        "whole**5",
+        "whole.pow(0)",
+        "whole**2.5",
+        "p**0.5",
+        "p**-1",
+        "x.pow(2)",
+        "-x",
+        "abs(x)",
+        "+x",
+        "~mask",
+        "mask & (x > 0)",
+    ),
     *(
         "mask | (x > 0)",
         "x.T",

@@ -44,6 +44,18 @@ def _argument(lib: Any, each: Any, operands: list[Any]) -> Any:
     return tensor
 
 
+def unknown_names(lib: Any, calls: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the calls by name that are refused, with the reason."""
+    found = {}
+    for name, given in calls.items():
+        arguments = {key: _argument(lib, each, []) for key, each in given.items()}
+        try:
+            function(lib, name)(**arguments)
+        except TypeError as error:
+            found[name] = str(error)
+    return found
+
+
 def function(lib: Any, name: str) -> Any:
     """Return PyTorch's function of this name, wherever it is."""
     for place in (lib.F, lib.tt, lib.tt.Tensor):
