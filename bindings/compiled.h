@@ -29,7 +29,7 @@ struct Compiled {
     std::size_t values() const { return program->values(); }
     std::size_t derivatives() const { return program->derivatives(); }
     /// Costly enough that giving other threads the interpreter pays.
-    bool long_running() const { return program->stats().instructions > 2000; }
+    bool long_running() const { return program->stats().work > 2000; }
 };
 
 inline PyArrayObject* array_of(PyObject* object) {
@@ -61,6 +61,8 @@ nb::bytes record(const Compiled& c);
 /// The instructions of a program before they are scheduled, with their values numbered.
 nb::dict listing(const Compiled& c);
 nb::list input_names(const Compiled& c);
+/// What a program was compiled from, as Vars of a graph of its own: outputs, wrt, inputs.
+nb::tuple opened(const Program& program);
 
 /// The native loop behind Program.minimize.
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
@@ -68,5 +70,9 @@ nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, 
                    nb::object callback, std::size_t callback_every, std::optional<int> threads);
 /// Figures of the compiled program.
 nb::dict stats(const Compiled& c);
+/// What explain() calls the kernel of a run.
+std::string kernel_name(const Run& run);
+/// Instructions and seconds per kernel, seconds in all, and rows at once.
+nb::tuple profile_program(const Compiled& c, nb::handle x, std::size_t repeats);
 
 }  // namespace tapegrad::bindings

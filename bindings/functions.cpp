@@ -4,8 +4,8 @@
 
 #include "numpy.h"
 #include "python.h"
+#include "scalar/example.h"
 #include "scalar/kernels.h"
-#include "scalar/runner.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -77,14 +77,6 @@ nb::list projections(const std::shared_ptr<Graph>& graph, NodeId header, std::si
     for (std::size_t i = 0; i < count; ++i)
         out.append(make_var(graph, header + 1 + static_cast<NodeId>(i)));
     return out;
-}
-
-/// The values of constant nodes, through the same code that programs run.
-std::vector<double> evaluate_constants(const Graph& graph, std::span<const NodeId> nodes) {
-    Runner<double> runner(Program::compile(graph, nodes, {}, false, {}));
-    std::vector<double> values(nodes.size());
-    runner.one(nullptr, values.data(), nullptr);
-    return values;
 }
 
 NodeId record_nary(Graph& graph, Op op, const std::vector<NodeId>& nodes) {

@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "numpy.h"
 #include "python.h"
+#include "scalar/example.h"
 #include "scalar/kernels.h"
 
 namespace tapegrad::bindings {
@@ -121,16 +122,70 @@ Py_hash_t hash_slot(PyObject* a) {
     return hash == -1 ? -2 : hash;
 }
 
+std::string number_text(double value) {
+    nb::object text = nb::steal(PyObject_Repr(nb::float_(value).ptr()));
+    return nb::cast<std::string>(text);
+}
+
+/// How a node is called as an operand: its name, its number, or its place.
+std::string short_text(const Graph& graph, NodeId id) {
+    const Node& node = graph.node(id);
+    if (node.op() == Op::constant) return number_text(graph.constant_value(id));
+    if (node.op() == Op::input && !graph.input_name(node.a).empty())
+        return graph.input_name(node.a);
+    if (node.op() == Op::projection)
+        return "%" + std::to_string(node.a) + "[" + std::to_string(node.b) + "]";
+    return "%" + std::to_string(id);
+}
+
+/// How a node is made, as log(x).
+std::string formula(const Graph& graph, NodeId id) {
+    const Node& node = graph.node(id);
+    if (node.op() == Op::constant || node.op() == Op::input) return short_text(graph, id);
+    const bool projected = node.op() == Op::projection;
+    const NodeId source = projected ? node.a : id;
+    std::string text = graph.op(source) == Op::custom ? graph.custom_of(source)->name
+                                                      : info(graph.op(source)).name;
+    text += "(";
+    auto operands = graph.operands(source);
+    constexpr std::size_t shown = 6;
+    for (std::size_t i = 0; i < operands.size() && i < shown; ++i)
+        text += (i ? ", " : "") + short_text(graph, operands[i]);
+    if (operands.size() > shown) text += ", ... " + std::to_string(operands.size()) + " operands";
+    return text + ")" + (projected ? "[" + std::to_string(node.b) + "]" : "");
+}
+
+/// The branch that the example takes, kept as a guard; -1 with a Python error if it takes none.
+int frozen_truth(const Var& var) noexcept {
+    int truth = -1;
+    guarded([&]() -> PyObject* {
+        const std::optional<double> value = var.graph->example->value(*var.graph, var.id);
+        if (!value)
+            raise("GraphError",
+                  "a branch needs example values: " + formula(*var.graph, var.id) +
+                      " depends on an input without one, or on an argument of a scan step; give "
+                      "them as g.input(value=...) or g.inputs(n, values=...), and use tg.where in "
+                      "steps");
+        const bool taken = *value != 0.0;
+        var.graph->guard({var.id, taken, formula(*var.graph, var.id), current_place()});
+        truth = taken;
+        return nullptr;
+    });
+    return truth;
+}
+
 int bool_slot(PyObject* object) {
     // Two handles on one node are equal, so that Vars work as members of sets and keys of dicts.
     const Var& var = *as_var(object);
     const Node& node = var.graph->node(var.id);
     if (node.op() == Op::eq && node.a == node.b) return 1;
     if (node.op() == Op::constant) return var.graph->constant_value(var.id) != 0.0;
+    if (var.graph->example) return frozen_truth(var);
     PyErr_SetString(PyExc_TypeError,
                     "a Var has no truth value while the graph is recorded: `if`, `and`, `or`, `in` "
                     "and `sorted` on Vars would freeze one branch; use tg.where(condition, a, b), "
-                    "tg.maximum or tg.minimum (or `is` to compare identity)");
+                    "tg.maximum or tg.minimum (or `is` to compare identity), or record with "
+                    "tg.Graph(branches=\"freeze\")");
     return -1;
 }
 
@@ -169,45 +224,64 @@ PyType_Slot var_slots[] = {
 
 // ---- Var and Graph ----------------------------------------------------------------------------
 
-std::string number_text(double value) {
-    nb::object text = nb::steal(PyObject_Repr(nb::float_(value).ptr()));
-    return nb::cast<std::string>(text);
-}
-
-/// How a node is called as an operand: its name, its number, or its place.
-std::string short_text(const Graph& graph, NodeId id) {
-    const Node& node = graph.node(id);
-    if (node.op() == Op::constant) return number_text(graph.constant_value(id));
-    if (node.op() == Op::input && !graph.input_name(node.a).empty())
-        return graph.input_name(node.a);
-    if (node.op() == Op::projection)
-        return "%" + std::to_string(node.a) + "[" + std::to_string(node.b) + "]";
-    return "%" + std::to_string(id);
-}
-
 std::string describe(const Graph& graph, NodeId id) {
     const Node& node = graph.node(id);
     const std::string label = "Var(%" + std::to_string(id) + " = ";
     if (node.op() == Op::constant) return label + number_text(graph.constant_value(id)) + ")";
     if (node.op() == Op::input) {
+        if (graph.is_placeholder(id)) return label + "argument of a scan step)";
         const std::string& name = graph.input_name(node.a);
         return label + "input " + (name.empty() ? std::to_string(node.a) : "'" + name + "'") + ")";
     }
-    const bool projected = node.op() == Op::projection;
-    const NodeId source = projected ? node.a : id;
-    std::string text = label + info(graph.op(source)).name + "(";
-    auto operands = graph.operands(source);
-    constexpr std::size_t shown = 6;
-    for (std::size_t i = 0; i < operands.size() && i < shown; ++i)
-        text += (i ? ", " : "") + short_text(graph, operands[i]);
-    if (operands.size() > shown) text += ", ... " + std::to_string(operands.size()) + " operands";
-    return text + ")" + (projected ? "[" + std::to_string(node.b) + "]" : "") + ")";
+    return label + formula(graph, id) + ")";
 }
 
+void check_examples(const Graph& graph) {
+    if (!graph.example)
+        raise("OptionError",
+              "input: example values are for branches; make the graph as "
+              "tg.Graph(branches=\"freeze\")");
+}
+
+/// The examples of `count` inputs, none if there are none.
+std::vector<double> example_values(const Graph& graph, nb::handle values, std::int64_t count) {
+    if (values.is_none()) return {};
+    check_examples(graph);
+    nb::object array = nb::steal(PyArray_FROMANY(values.ptr(), NPY_DOUBLE, 1, 1, NPY_ARRAY_CARRAY));
+    if (!array.is_valid()) throw nb::python_error();
+    auto* raw = reinterpret_cast<PyArrayObject*>(array.ptr());
+    if (PyArray_SIZE(raw) != count)
+        raise("ShapeError", "inputs: expected " + std::to_string(count) + " values, got " +
+                                std::to_string(PyArray_SIZE(raw)));
+    const auto* data = static_cast<const double*>(PyArray_DATA(raw));
+    return {data, data + count};
+}
+
+/// What nothing is computed from, other than constants and what lies in steps of scans.
+nb::list loose_ends(const std::shared_ptr<Graph>& graph) {
+    const auto size = static_cast<NodeId>(graph->size());
+    std::vector<char> skipped(size, false);
+    for (NodeId id = 0; id < size; ++id) {
+        skipped[id] = graph->is_placeholder(id);
+        for (NodeId operand : graph->operands(id)) skipped[id] |= skipped[operand] == 1;
+    }
+    for (NodeId id = 0; id < size; ++id)
+        if (!skipped[id])
+            for (NodeId operand : graph->operands(id)) skipped[operand] |= 2;
+    nb::list out;
+    for (NodeId id = 0; id < size; ++id)
+        if (!skipped[id] && !graph->is_constant(id) && !has_projections(graph->op(id)))
+            out.append(make_var(graph, id));
+    return out;
+}
+
+nb::module_ picture() { return nb::module_::import_("tapegrad.scalar.picture"); }
+
 nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count,
-                        const std::optional<std::string>& name) {
+                        const std::optional<std::string>& name, nb::handle values) {
     if (count < 0)
         raise("ShapeError", "inputs: expected a count of 0 or more, got " + std::to_string(count));
+    const std::vector<double> examples = example_values(*graph, values, count);
     npy_intp shape[1] = {static_cast<npy_intp>(count)};
     nb::object array = nb::steal(PyArray_SimpleNew(1, shape, NPY_OBJECT));
     if (!array.is_valid()) throw nb::python_error();
@@ -215,6 +289,8 @@ nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count,
         static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array.ptr())));
     for (std::int64_t i = 0; i < count; ++i) {
         NodeId id = graph->input(name ? *name + "[" + std::to_string(i) + "]" : std::string());
+        if (!examples.empty())
+            graph->example->set_input(graph->node(id).a, examples[static_cast<std::size_t>(i)]);
         PyObject* old = items[i];
         items[i] = make_var(graph, id).release().ptr();
         Py_XDECREF(old);
@@ -307,19 +383,42 @@ const std::shared_ptr<Graph>& common_graph(const char* op, const Var& a, const V
 void bind_graph(nb::module_& m) {
     nb::class_<Graph>(m, "Graph",
                       "The record of a scalar computation: an append-only list of nodes.")
-        .def(nb::init<>())
+        .def(
+            "__init__",
+            [](Graph* self, const std::string& branches, bool lines) {
+                if (branches != "raise" && branches != "freeze")
+                    raise("OptionError",
+                          "Graph: expected branches 'raise' or 'freeze', got '" + branches + "'");
+                new (self) Graph();
+                if (branches == "freeze") self->example = std::make_shared<Example>();
+                if (lines) self->here = record_place;
+            },
+            nb::kw_only(), nb::arg("branches") = "raise", nb::arg("lines") = false,
+            nb::sig("def __init__(self, *, branches: typing.Literal['raise', 'freeze'] = 'raise', "
+                    "lines: bool = False) -> None"),
+            "branches='freeze': `if` on a Var takes the branch of the example values of the "
+            "inputs, and programs raise BranchChanged where a point would take another. "
+            "lines=True: every node knows the line of Python that recorded it.")
         .def(
             "input",
-            [](const std::shared_ptr<Graph>& g, std::optional<std::string> name) {
-                return make_var(g, g->input(name.value_or("")));
+            [](const std::shared_ptr<Graph>& g, std::optional<std::string> name,
+               std::optional<double> value) {
+                if (value) check_examples(*g);
+                const NodeId id = g->input(name.value_or(""));
+                if (value) g->example->set_input(g->node(id).a, *value);
+                return make_var(g, id);
             },
-            nb::arg("name") = nb::none(),
-            nb::sig("def input(self, name: str | None = None) -> Var"),
-            "A new variable of the graph.")
-        .def("inputs", &inputs_array, nb::arg("count"), nb::arg("name") = nb::none(),
-             nb::sig("def inputs(self, count: int, name: str | None = None) -> "
+            nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("value") = nb::none(),
+            nb::sig("def input(self, name: str | None = None, *, value: float | None = None) -> "
+                    "Var"),
+            "A new variable of the graph; `value` is an example, for branches='freeze'.")
+        .def("inputs", &inputs_array, nb::arg("count"), nb::arg("name") = nb::none(), nb::kw_only(),
+             nb::arg("values") = nb::none(),
+             nb::sig("def inputs(self, count: int, name: str | None = None, *, values: "
+                     "numpy.typing.ArrayLike | None = None) -> "
                      "numpy.typing.NDArray[numpy.object_]"),
-             "An array of `count` new variables, named name[0], name[1], ...")
+             "An array of `count` new variables, named name[0], name[1], ...; `values` are "
+             "examples, for branches='freeze'.")
         .def(
             "constant",
             [](const std::shared_ptr<Graph>& g, double value) {
@@ -332,6 +431,22 @@ void bind_graph(nb::module_& m) {
             "n_inputs", [](const Graph& g) { return g.inputs().size(); },
             "How many variables the graph has.")
         .def_prop_ro("nbytes", &Graph::bytes, "Memory held by the record.")
+        .def("ends", &loose_ends, nb::sig("def ends(self) -> list[Var]"),
+             "The Vars that no other one is computed from.")
+        .def(
+            "to_dot",
+            [](const std::shared_ptr<Graph>& g, nb::handle outputs, nb::handle limit) {
+                return picture().attr("of_graph")(g, outputs, limit);
+            },
+            nb::arg("outputs") = nb::none(), nb::kw_only(), nb::arg("limit") = 200,
+            nb::sig("def to_dot(self, outputs: typing.Any = None, *, limit: int = 200) -> "
+                    "typing.Any"),
+            "A picture of what `outputs` are computed from, or all that nothing else uses.")
+        .def(
+            "_repr_mimebundle_",
+            [](const std::shared_ptr<Graph>& g, nb::kwargs) { return picture().attr("bundle")(g); },
+            nb::sig("def _repr_mimebundle_(self, **kwargs: typing.Any) -> dict[str, str]"),
+            "What a notebook shows.")
         .def("__repr__", [](const Graph& g) {
             return "<Graph: " + std::to_string(g.size()) + " nodes, " +
                    std::to_string(g.inputs().size()) + " inputs>";
@@ -350,6 +465,19 @@ void bind_graph(nb::module_& m) {
             "The operation that makes it: 'input', 'constant', 'mul', ...")
         .def_prop_ro("operands", &operands_tuple, nb::sig("def operands(self) -> tuple[Var, ...]"),
                      "What it is computed from.")
+        .def_prop_ro(
+            "value",
+            [](const Var& v) -> std::optional<double> {
+                return v.graph->example ? v.graph->example->value(*v.graph, v.id) : std::nullopt;
+            },
+            "Its value for the examples of a graph with branches='freeze', or None.")
+        .def_prop_ro(
+            "line",
+            [](const Var& v) -> std::optional<std::string> {
+                const std::string* place = recorded_place(v.graph->place(v.id));
+                return place ? std::optional(*place) : std::nullopt;
+            },
+            "File and line that recorded it, in a graph with lines=True, or None.")
         .def_prop_ro(
             "name",
             [](const Var& v) -> std::optional<std::string> {

@@ -6,6 +6,7 @@
 
 #include "errors.h"
 #include "python.h"
+#include "scalar/checks.h"
 #include "scalar/kernels.h"
 
 namespace tapegrad::bindings {
@@ -13,7 +14,7 @@ namespace {
 
 void translate(const std::exception_ptr& pointer, void*) {
     auto set = [](const char* name, const std::exception& e) {
-        PyErr_SetString(error_class(name).ptr(), e.what());
+        PyErr_SetObject(error_class(name).ptr(), decoded(e.what()).ptr());
     };
     try {
         std::rethrow_exception(pointer);
@@ -25,6 +26,8 @@ void translate(const std::exception_ptr& pointer, void*) {
         set("FileError", e);
     } catch (const CompileError& e) {
         set("CompileError", e);
+    } catch (const BranchChanged& e) {
+        set("BranchChanged", e);
     }
 }
 
@@ -76,6 +79,11 @@ void check_wanted_isa() {
 
 }  // namespace
 
+nb::object decoded(const std::string& text) {
+    return nb::steal(
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
 }  // namespace tapegrad::bindings
 
 NB_MODULE(_core, m) {
@@ -91,6 +99,8 @@ NB_MODULE(_core, m) {
     bind_program(m);
     bind_pointwise(m);
     bind_record(m);
+    bind_loops(m);
+    bind_custom(m);
     m.def("op_table", &op_table, nb::sig("def op_table() -> list[dict[str, object]]"),
           "The elementwise operations as records: name, arity, domain, ulp, doc, oracle, ...");
     m.def("isas", &isas, nb::sig("def isas() -> list[str]"),

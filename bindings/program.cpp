@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "compiled.h"
+#include "guards.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -119,7 +119,7 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
         derivatives.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(derivatives))) : nullptr;
 
     // A slice of rows takes some 50 ms; signals are looked at between slices.
-    const auto cost = static_cast<npy_intp>(runner.program().stats().instructions) + 100;
+    const auto cost = static_cast<npy_intp>(std::min(runner.program().stats().work, 1e9)) + 100;
     const npy_intp slice = std::max<npy_intp>(100'000'000 / cost, 64);
     std::vector<InputRows<T>> in(c.inputs());
     std::vector<OutputRows<T>> results(static_cast<std::size_t>(k + k * n));
@@ -250,25 +250,6 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
                         std::move(wrt_input)};
 }
 
-/// Records a loop: `body` maps carried and shared values to the carried values of the next round.
-nb::list record_loop(const Compiled& body, std::uint32_t count, nb::handle carried,
-                     nb::handle shared) {
-    const Vars first = vars_of(carried, "loop: carried"), rest = vars_of(shared, "loop: shared");
-    const auto results = static_cast<std::uint32_t>(first.all.size());
-    const std::size_t operands = first.all.size() + rest.all.size();
-    if (!results) raise("ShapeError", "loop: expected at least one carried value, got none");
-    if (body.inputs() != operands || body.values() != results || body.with_gradient)
-        raise("ShapeError", "loop: expected a body with " + std::to_string(operands) + " inputs, " +
-                                std::to_string(results) + " outputs and no derivatives");
-    const auto& graph = first.all[0]->graph;
-    std::vector<NodeId> ids = ids_of(first, *first.all[0]);
-    for (NodeId id : ids_of(rest, *first.all[0])) ids.push_back(id);
-    const NodeId header = graph->loop({count, results, body.program}, ids);
-    nb::list out;
-    for (std::uint32_t i = 0; i < results; ++i) out.append(make_var(graph, header + 1 + i));
-    return out;
-}
-
 }  // namespace
 
 void bind_program(nb::module_& m) {
@@ -296,9 +277,11 @@ void bind_program(nb::module_& m) {
             "batch",
             [](const Compiled& c, nb::handle x, std::optional<int> threads, nb::handle out) {
                 const int count = checked_threads(threads);
-                return std::visit(
-                    [&](const auto& runner) { return batch(c, *runner, x, out.ptr(), count); },
-                    c.runner);
+                return with_branches(c, x, [&] {
+                    return std::visit(
+                        [&](const auto& runner) { return batch(c, *runner, x, out.ptr(), count); },
+                        c.runner);
+                });
             },
             nb::arg("x"), nb::arg("threads") = nb::none(), nb::arg("out") = nb::none(),
             nb::sig(
@@ -322,7 +305,28 @@ void bind_program(nb::module_& m) {
                      "False, threads: int | None = None) -> list[typing.Any]"),
              "The program over columns: per input an array, of any stride, or a number shared by "
              "all rows; per output an array, or its sum over the rows.")
+        .def("measure_kernels", &profile_program, nb::arg("x"), nb::arg("repeats"),
+             nb::sig("def measure_kernels(self, x: numpy.typing.ArrayLike, repeats: int) -> "
+                     "tuple[list[tuple[str, int, int, float]], float, int]"),
+             "Kernels with instructions, runs and seconds; seconds in all; rows at once.")
+        .def("frozen_branches", &branches,
+             nb::sig("def frozen_branches(self) -> list[tuple[str, bool, str]]"),
+             "Conditions that must hold: what they say, whether they do, file and line.")
+        .def("guard_program", &guard_program, nb::rv_policy::take_ownership,
+             nb::sig("def guard_program(self) -> Program"),
+             "The conditions of the frozen branches, as a program of their own.")
+        .def_prop_ro(
+            "calls",
+            [](const Compiled& c) -> std::optional<std::string> {
+                const Custom* custom = c.program->calls();
+                return custom ? std::optional(custom->name) : std::nullopt;
+            },
+            nb::sig("def calls(self) -> str | None"), "A Python function that it calls, or None.")
         .def("record", &record, "The program as bytes, of which Program(record) is the same.")
+        .def(
+            "opened", [](const Compiled& c) { return opened(*c.program); },
+            nb::sig("def opened(self) -> tuple[list[Var], list[Var], list[Var]]"),
+            "What it was compiled from, as Vars of a graph of its own: outputs, wrt, inputs.")
         .def("listing", &listing, nb::sig("def listing(self) -> dict[str, typing.Any]"),
              "Inputs, constants, instructions, outputs and loops, by numbers of values.")
         .def_prop_ro("input_names", &input_names, nb::sig("def input_names(self) -> list[str]"),
@@ -333,12 +337,6 @@ void bind_program(nb::module_& m) {
         .def_prop_ro("dtype", &Compiled::dtype, "'float64' or 'float32'.")
         .def_prop_ro("stats", &stats, nb::sig("def stats(self) -> dict[str, typing.Any]"),
                      "Figures of the compiled program; explain() prints them.");
-    m.def("record_loop", &record_loop, nb::arg("body"), nb::arg("count"), nb::arg("carried"),
-          nb::arg("shared") = nb::make_tuple(),
-          nb::sig("def record_loop(body: Program, count: int, carried: "
-                  "collections.abc.Sequence[Var], shared: collections.abc.Sequence[Var] = ()) -> "
-                  "list[Var]"),
-          "Records `count` rounds of a compiled body; returns the carried values at the end.");
 }
 
 }  // namespace tapegrad::bindings

@@ -32,12 +32,21 @@ bool to_operand(PyObject* object, Operand& operand);
 const Var* as_var(PyObject* object);
 nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
 
+/// Text of unknown origin as a string of Python's.
+nb::object decoded(const std::string& text);
+
 /// Raises GraphError: operands of two graphs.
 [[noreturn]] void raise_two_graphs(const char* op);
 /// The items of any iterable as a tuple of our own, which nobody else can change.
 nb::object items_of(nb::handle object, const std::string& expected);
 /// A node of two operands, or a number if both are.
 nb::object record_binary(Op op, const Operand& a, const Operand& b);
+
+/// File and line of the user's code that is running, "" if there is none.
+std::string current_place();
+/// The same as a number for Graph::here, and back.
+std::uint32_t record_place();
+const std::string* recorded_place(std::uint32_t number);
 
 /// The Vars of a sequence, which it keeps alive.
 struct Vars {
@@ -55,5 +64,7 @@ void bind_derivatives(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_pointwise(nb::module_& m);
 void bind_record(nb::module_& m);
+void bind_loops(nb::module_& m);
+void bind_custom(nb::module_& m);
 
 }  // namespace tapegrad::bindings

@@ -22,6 +22,25 @@ nb::tuple instruction(const Lowered& lowered, const Instruction& i) {
     return nb::make_tuple(kernel_name(i.kernel), i.first_result, i.results, i.n, i.m, operands);
 }
 
+nb::dict listing_of(const Program& program);
+
+nb::dict loop_listing(const Loop& loop) {
+    nb::dict out;
+    out["count"] = loop.count;
+    out["carried"] = loop.carried;
+    out["shared"] = loop.shared();
+    out["stepped"] = loop.stepped;
+    out["outputs"] = loop.outputs;
+    out["columns"] = loop.columns();
+    nb::list table;
+    if (loop.table)
+        for (double value : loop.table->values) table.append(value);
+    out["table"] = table;
+    out["backward"] = loop.backward;
+    out["body"] = listing_of(*loop.body);
+    return out;
+}
+
 nb::dict listing_of(const Program& program) {
     const Expanded nodes = program.expanded();
     const Lowered lowered = lower(nodes.graph, nodes.targets, nodes.positions,
@@ -33,8 +52,7 @@ nb::dict listing_of(const Program& program) {
         constants.append(nb::make_tuple(constant.slot, constant.value));
     for (const Instruction& i : lowered.instructions) instructions.append(instruction(lowered, i));
     for (ValueId output : lowered.outputs) outputs.append(output);
-    for (const Loop* loop : lowered.loops)
-        loops.append(nb::make_tuple(loop->count, listing_of(*loop->body)));
+    for (const Loop* loop : lowered.loops) loops.append(loop_listing(*loop));
     nb::dict out;
     out["inputs"] = inputs;
     out["constants"] = constants;
@@ -45,6 +63,16 @@ nb::dict listing_of(const Program& program) {
 }
 
 }  // namespace
+
+nb::tuple opened(const Program& program) {
+    const Opened found = program.open();
+    const auto vars = [&](const std::vector<NodeId>& ids) {
+        nb::list out;
+        for (NodeId id : ids) out.append(make_var(found.graph, id));
+        return out;
+    };
+    return nb::make_tuple(vars(found.outputs), vars(found.wrt), vars(found.inputs));
+}
 
 void restore(Compiled* self, const nb::bytes& record) {
     Saved saved = read_record({record.c_str(), record.size()});
@@ -62,9 +90,7 @@ nb::dict listing(const Compiled& c) { return listing_of(*c.program); }
 
 nb::list input_names(const Compiled& c) {
     nb::list out;
-    for (const std::string& name : c.program->input_names())
-        out.append(nb::steal(
-            PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "replace")));
+    for (const std::string& name : c.program->input_names()) out.append(decoded(name));
     return out;
 }
 

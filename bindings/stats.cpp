@@ -5,7 +5,6 @@
 #include "compiled.h"
 
 namespace tapegrad::bindings {
-namespace {
 
 std::string kernel_name(const Run& run) {
     if (run.kernel == kernel_softplus_sigmoid) return "softplus+sigmoid";
@@ -22,6 +21,8 @@ std::string kernel_name(const Run& run) {
     if (plain == 1 && pairs == 1) return "muladd";
     return "sum" + std::to_string(plain) + "+dot" + std::to_string(pairs);
 }
+
+namespace {
 
 /// Whether a run shares vectors in a single evaluation.
 bool is_packed(const Run& run) {

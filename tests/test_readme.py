@@ -95,12 +95,13 @@ def test_everything_public_has_a_docstring(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["compile", "grad", "locate_nonfinite", "to_dot", "value_and_grad"]
+    "name",
+    ["compile", "custom", "grad", "locate_nonfinite", "scan", "to_dot", "value_and_grad"],
 )
 def test_public_python_functions_have_a_runnable_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(tg, name)) or "")
 
 
-@pytest.mark.parametrize("name", ["minimize", "explain", "scipy"])
+@pytest.mark.parametrize("name", ["minimize", "explain", "profile", "scipy"])
 def test_public_methods_have_a_runnable_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(tg.Program, name)) or "")

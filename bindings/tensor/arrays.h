@@ -13,6 +13,7 @@
 
 // Types for the stubs.
 #define ARRAY "numpy.typing.NDArray[typing.Any]"
+#define PAIR "collections.abc.Sequence[int]"
 
 namespace tapegrad::bindings {
 

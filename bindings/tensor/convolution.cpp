@@ -117,7 +117,6 @@ nb::object weight_grad(nb::handle g_object, nb::handle x_object, nb::handle w_sh
 
 }  // namespace
 
-#define PAIR "collections.abc.Sequence[int]"
 #define OPTIONS "stride: " PAIR ", padding: " PAIR ", dilation: " PAIR ", groups: int"
 
 void bind_convolution(nb::module_& m) {

@@ -199,8 +199,6 @@ nb::object adaptive_pool_backward_array(nb::handle gradient, nb::handle x_shape)
 
 }  // namespace
 
-#define PAIR "collections.abc.Sequence[int]"
-
 void bind_pooling(nb::module_& m) {
     m.def("max_pool2d", &max_pool_array, nb::arg("x"), nb::arg("kernel"), nb::arg("stride"),
           nb::arg("padding"), nb::arg("dilation"), nb::arg("ceil_mode"),

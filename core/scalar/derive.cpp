@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "../errors.h"
+#include "loops.h"
 #include "terms.h"
 
 namespace tapegrad {
@@ -23,11 +24,14 @@ namespace {
 
 class Sweep {
    public:
-    Sweep(Graph& graph, std::span<const NodeId> wrt) : graph_(graph), wrt_(wrt) { mark_active(); }
+    Sweep(Graph& graph, std::span<const NodeId> wrt, bool masked)
+        : graph_(graph), wrt_(wrt), all_masked_(masked) {
+        mark_active();
+    }
 
     std::vector<NodeId> run(NodeId output) {
         heads_.assign(active_.size(), none);
-        masked_.assign(active_.size(), false);
+        masked_.assign(active_.size(), all_masked_);
         terms_.clear();
         std::vector<NodeId> adjoints(wrt_.size(), no_node);
         if (output < active_.size() && active_[output]) {
@@ -125,7 +129,9 @@ class Sweep {
             case Op::softmax_vjp:
                 return contribute_multi(id, op);
             case Op::loop:
-                throw GradError("grad: a loop has no derivative yet; unroll it in Python");
+                return contribute_loop(id);
+            case Op::custom:
+                return contribute_custom(id);
             default:
                 break;
         }
@@ -234,14 +240,9 @@ class Sweep {
     }
 
     void contribute_multi(NodeId id, Op op) {
-        const auto results =
-            static_cast<std::uint32_t>(op == Op::softmax ? operands_.size() : operands_.size() / 2);
+        const std::uint32_t results = graph_.results(id);
         const std::vector<NodeId> operands = operands_;
-        std::vector<NodeId> h;
-        for (std::uint32_t i = 0; i < results; ++i) {
-            masking_ = masking_ || masked_[id + 1 + i];
-            h.push_back(finish(id + 1 + i));
-        }
+        const std::vector<NodeId> h = finish_all(id);
         if (op == Op::softmax) {
             std::vector<NodeId> y;
             for (std::uint32_t i = 0; i < results; ++i) y.push_back(id + 1 + i);
@@ -261,6 +262,87 @@ class Sweep {
         for (std::size_t i = 0; i < y.size(); ++i)
             if (active_[y[i]])
                 plain(y[i], times(symbol(h[i]), symbol(g[i]) - yg) - times(hy, symbol(g[i])));
+    }
+
+    /// The adjoints of all results of a header, 0 where there are none.
+    std::vector<NodeId> finish_all(NodeId header) {
+        std::vector<NodeId> h;
+        for (std::uint32_t i = 0, n = graph_.results(header); i < n; ++i) {
+            masking_ = masking_ || masked_[header + 1 + i];
+            h.push_back(finish(header + 1 + i));
+        }
+        return h;
+    }
+
+    /// A loop over the same rounds from the last to the first (see loops.h).
+    void contribute_loop(NodeId id) {
+        const Loop loop = graph_.loop_of(id);
+        const std::vector<NodeId> operands = operands_;
+        const LoopOperands in = split(loop, operands);
+        LoopPattern pattern;
+        for (NodeId node : in.shared) pattern.shared.push_back(active_[node]);
+        pattern.stepped.assign(loop.stepped, false);
+        for (std::size_t i = 0; i < in.stepped.size(); ++i)
+            pattern.stepped[i % loop.stepped] |= active_[in.stepped[i]];
+        pattern.outputs.assign(loop.outputs, false);
+        for (std::uint32_t i = 0; i < loop.count * loop.outputs; ++i)
+            pattern.outputs[i % loop.outputs] |= heads_[id + 1 + loop.carried + i] != none;
+        const std::vector<NodeId> h = finish_all(id);
+        pattern.masked = masking_;
+
+        const Loop twin = storing(loop), back = pulling(loop, pattern);
+        const NodeId stored = graph_.loop(twin, operands);
+        LoopOperands out{{h.begin(), h.begin() + loop.carried}, in.shared, {}, no_node};
+        out.carried.resize(back.carried, graph_.constant(0.0));
+        for (std::uint32_t round = loop.count; round-- > 0;) {
+            for (std::uint32_t i = 0; i < loop.carried; ++i)
+                out.stepped.push_back(result_of(twin, stored, round, loop.outputs + i));
+            for (std::uint32_t i = 0; i < loop.stepped; ++i)
+                out.stepped.push_back(in.stepped[round * loop.stepped + i]);
+            for (std::uint32_t i = 0; i < loop.outputs; ++i)
+                if (pattern.outputs[i])
+                    out.stepped.push_back(h[loop.carried + round * loop.outputs + i]);
+        }
+        if (loop.table) out.start = last_row(loop, in.start);
+        const NodeId header = graph_.loop(back, join(out));
+
+        NodeId carried = header + 1;
+        for (NodeId node : in.carried) plain(node, symbol(carried++));
+        for (std::size_t i = 0; i < in.shared.size(); ++i)
+            if (pattern.shared[i]) plain(in.shared[i], symbol(carried++));
+        for (std::uint32_t round = 0; round < loop.count; ++round)
+            for (std::uint32_t i = 0, k = 0; i < loop.stepped; ++i)
+                if (pattern.stepped[i])
+                    plain(in.stepped[round * loop.stepped + i],
+                          symbol(result_of(back, header, loop.count - 1 - round, k++)));
+    }
+
+    /// Where a loop ends in its table, and the way back begins.
+    NodeId last_row(const Loop& loop, NodeId start) {
+        const NodeId rounds = graph_.constant(loop.count ? loop.count - 1.0 : 0.0);
+        return graph_.binary(loop.backward ? Op::sub : Op::add, start, rounds);
+    }
+
+    void contribute_custom(NodeId id) {
+        const std::shared_ptr<const Custom> custom = graph_.custom_of(id);
+        if (!custom->vjp)
+            throw GradError("grad: the custom operation '" + custom->name +
+                            "' has no derivative; give tg.custom a vjp");
+        const std::vector<NodeId> operands = operands_, h = finish_all(id);
+        std::vector<NodeId> given = h;
+        given.insert(given.end(), operands.begin(), operands.end());
+        const NodeId header = graph_.custom(custom->vjp, given);
+        const Symbol any = masking_ ? any_nonzero(h) : Symbol(1.0);
+        for (std::uint32_t i = 0; i < operands.size(); ++i) {
+            const Symbol adjoint = symbol(header + 1 + i);
+            plain(operands[i], masking_ ? where(any, adjoint, Symbol(0.0)) : adjoint);
+        }
+    }
+
+    Symbol any_nonzero(std::span<const NodeId> nodes) {
+        std::vector<NodeId> hits;
+        for (NodeId node : nodes) hits.push_back(graph_.binary(Op::ne, node, graph_.constant(0.0)));
+        return symbol(graph_.nary(Op::sum, hits));
     }
 
     /// a * b, masked by a where products have to be.
@@ -292,14 +374,15 @@ class Sweep {
     std::vector<NodeId> operands_;
     NodeId lowest_ = 0;
     bool masking_ = false;
+    const bool all_masked_;
 };
 
 }  // namespace
 
 std::vector<std::vector<NodeId>> derive(Graph& graph, std::span<const NodeId> outputs,
-                                        std::span<const NodeId> wrt) {
+                                        std::span<const NodeId> wrt, bool masked) {
     std::vector<std::vector<NodeId>> rows;
-    Sweep sweep(graph, wrt);
+    Sweep sweep(graph, wrt, masked);
     for (NodeId output : outputs) rows.push_back(sweep.run(output));
     return rows;
 }

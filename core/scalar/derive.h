@@ -9,8 +9,9 @@
 namespace tapegrad {
 
 /// Appends the adjoints of `wrt` for each output; row k of the result belongs to outputs[k]. A wrt
-/// node that an output does not depend on gets the constant 0.
+/// node that an output does not depend on gets the constant 0. `masked`: an adjoint of 0 stays 0,
+/// whatever it is multiplied with, as below a `where`.
 std::vector<std::vector<NodeId>> derive(Graph& graph, std::span<const NodeId> outputs,
-                                        std::span<const NodeId> wrt);
+                                        std::span<const NodeId> wrt, bool masked = false);
 
 }  // namespace tapegrad

@@ -101,7 +101,7 @@ const Kernels<float>& kernels<float>() {
 
 double fold(Op op, double a, double b) { return isa().f64->fold(op, a, b); }
 
-std::uint32_t record_words(const Run& run, const LoopCode* loops) {
+std::uint32_t record_words(const Run& run, const Code& code) {
     if (run.kernel >= kernel_sumdot_small) {
         const std::uint32_t shape = run.kernel - kernel_sumdot_small;
         return 1 + shape / (small_terms + 1) + 2 * (shape % (small_terms + 1));
@@ -121,7 +121,9 @@ std::uint32_t record_words(const Run& run, const LoopCode* loops) {
         case Op::softmax_vjp:
             return 2 + run.n;
         case Op::loop:
-            return 1 + loops[run.m].operands;
+            return 1 + code.loops[run.m].operands;
+        case Op::custom:
+            return 1 + code.customs[run.m].operands;
         default:
             return 1 + static_cast<std::uint32_t>(info(op).arity);
     }

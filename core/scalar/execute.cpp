@@ -323,28 +323,62 @@ constexpr bool pace_vector = true, pace_scalar = false;
 template <int N, bool one>
 void execute_any(const Code& code, Real* slots, int shift);
 
+/// Where a loop starts in its table; a number that is none of its rows counts as the first.
+TG_INLINE size_t first_row(const LoopCode& l, Real start) {
+    const size_t row =
+        start >= 0 && start < static_cast<Real>(l.rows) ? static_cast<size_t>(start) : 0;
+    const bool fits = l.backward ? row + 1 >= l.count : row + l.count <= l.rows;
+    return fits ? row : l.backward ? l.rows - 1 : 0;
+}
+
 /// Repeats the body in the slots behind the program's own.
 template <int N, bool one, class W>
-const W* loop(const Code& code, Frame<N, one> f, const W* w, Slot count, Slot n, Slot which) {
+const W* loop(const Code& code, Frame<N, one> f, const W* w, Slot count, Slot which) {
     const LoopCode& l = code.loops[which];
     const Code& body = *l.body;
     const size_t bytes = sizeof(Real) * static_cast<size_t>(f.width());
     const Frame<N, one> inner{f.at(code.slots), f.shift};
+    const auto fill = [&](Slot slot, double value) {
+        for (int lane = 0; lane < f.width(); ++lane)
+            inner.at(slot)[lane] = static_cast<Real>(value);
+    };
     for (; count; --count, w += 1 + l.operands) {
-        const auto operand = [&](Slot i) { return f.at(i < n ? w[0] + i : w[1 + i]); };
-        for (Slot i = 0; i < n; ++i) __builtin_memcpy(operand(i), f.at(w[1 + i]), bytes);
+        const W *carried = w + 1, *shared = carried + l.carried, *stepped = shared + l.shared;
+        Slot result = w[0] + l.carried;
+        for (Slot i = 0; i < l.carried; ++i)
+            __builtin_memcpy(f.at(w[0] + i), f.at(carried[i]), bytes);
         for (Slot i = 0; i < body.constant_count; ++i)
-            for (int lane = 0; lane < f.width(); ++lane)
-                inner.at(body.constants[i].slot)[lane] = static_cast<Real>(body.constants[i].value);
+            fill(body.constants[i].slot, body.constants[i].value);
+        size_t row = l.columns ? first_row(l, *f.at(w[l.operands])) : 0;
         for (Slot round = 0; round < l.count; ++round) {
-            for (Slot i = 0; i < l.operands; ++i)
-                if (body.inputs[i] != no_slot)
-                    __builtin_memcpy(inner.at(body.inputs[i]), operand(i), bytes);
+            const std::uint32_t* input = body.inputs;
+            const auto give = [&](Slot slot) {
+                if (*input != no_slot) __builtin_memcpy(inner.at(*input), f.at(slot), bytes);
+                ++input;
+            };
+            for (Slot i = 0; i < l.carried; ++i) give(w[0] + i);
+            for (Slot i = 0; i < l.shared; ++i) give(shared[i]);
+            for (Slot i = 0; i < l.stepped; ++i) give(*stepped++);
+            for (Slot i = 0; i < l.columns; ++i, ++input)
+                if (*input != no_slot) fill(*input, l.table[row * l.columns + i]);
+            row = l.backward ? row - 1 : row + 1;
             execute_any<N, one>(body, inner.slots, f.shift);
-            for (Slot i = 0; i < n; ++i)
-                __builtin_memcpy(operand(i), inner.at(body.outputs[i]), bytes);
+            for (Slot i = 0; i < l.carried; ++i)
+                __builtin_memcpy(f.at(w[0] + i), inner.at(body.outputs[i]), bytes);
+            for (Slot i = 0; i < l.outputs; ++i)
+                __builtin_memcpy(f.at(result++), inner.at(body.outputs[l.carried + i]), bytes);
         }
     }
+    return w;
+}
+
+template <class F, class W>
+const W* custom(const Code& code, F f, const W* w, Slot count, Slot results, Slot which) {
+    const CustomCode& c = code.customs[which];
+    leave_vectors();  // the code outside knows nothing of them
+    for (; count; --count, w += 1 + c.operands)
+        c.call(c.self,
+               {f.slots, f.width(), sizeof(Real) == 4, w, sizeof(W) == 4, c.operands, results});
     return w;
 }
 
@@ -437,7 +471,10 @@ struct Kernel {
             return softmax_vjp_of<4>(f, w + header + 2, count(w));
     }
     static const W* run_loop(const Code& code, F f, const W* w) {
-        return loop(code, f, w + header + 2, count(w), n(w), m(w));
+        return loop(code, f, w + header + 2, count(w), m(w));
+    }
+    static const W* run_custom(const Code& code, F f, const W* w) {
+        return custom(code, f, w + header + 2, count(w), n(w), m(w));
     }
 };
 
@@ -468,6 +505,7 @@ struct Table {
         OP1(softmax)
         OP1(softmax_vjp)
         OP1(loop)
+        OP1(custom)
 #undef OP1
 #undef OP2
         of[kernel_softplus_sigmoid] = K::run_softplus_sigmoid;

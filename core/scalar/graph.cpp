@@ -6,6 +6,7 @@
 
 #include "../errors.h"
 #include "kernels.h"
+#include "program.h"
 
 namespace tapegrad {
 namespace {
@@ -25,6 +26,14 @@ bool commutes(Op op) { return op == Op::add || op == Op::mul || op == Op::eq || 
 
 }  // namespace
 
+std::uint32_t Loop::shared() const {
+    return body->code().input_count - carried - stepped - columns();
+}
+
+std::size_t Loop::operands() const {
+    return std::size_t{carried} + shared() + std::size_t{count} * stepped + (table ? 1 : 0);
+}
+
 double Graph::constant_value(NodeId id) const {
     const Node& n = nodes_[id];
     return std::bit_cast<double>(std::uint64_t{n.b} << 32 | n.a);
@@ -39,6 +48,10 @@ NodeId Graph::push(const Node& node) {
     if (nodes_.size() >= no_node - 1)
         throw GraphError("graph: more than 4,294,967,294 nodes; split the computation");
     nodes_.push_back(node);
+    if (here) [[unlikely]] {
+        places_.resize(nodes_.size() - 1, no_node);
+        places_.push_back(here());
+    }
     return static_cast<NodeId>(nodes_.size() - 1);
 }
 
@@ -48,6 +61,8 @@ NodeId Graph::input(std::string name) {
     input_names_.push_back(std::move(name));
     return id;
 }
+
+NodeId Graph::placeholder() { return push({op_arity(Op::input, 0), no_node, 0, 0}); }
 
 NodeId Graph::constant(double value) {
     auto bits = std::bit_cast<std::uint64_t>(value);
@@ -116,25 +131,79 @@ NodeId Graph::multi(Op op, std::span<const NodeId> operands, std::uint32_t resul
     return header;
 }
 
-NodeId Graph::loop(Loop loop, std::span<const NodeId> operands) {
-    auto results = loop.carried;
-    loops_.push_back(std::move(loop));
-    return multi(Op::loop, operands, results, static_cast<std::uint32_t>(loops_.size() - 1));
+NodeId Graph::loop(const Loop& loop, std::span<const NodeId> operands) {
+    if (loop.operands() > max_arity || loop.results() > max_arity)
+        throw GraphError(
+            "loop: more than 16,777,215 operands or results of all rounds together; sum results up "
+            "in the carried values");
+    const auto next = static_cast<std::uint32_t>(loops_.size());
+    const auto [number, is_new] = loop_numbers_.try_emplace(loop, next);
+    if (is_new) loops_.push_back(loop);
+    return multi(Op::loop, operands, static_cast<std::uint32_t>(loop.results()), number->second);
+}
+
+NodeId Graph::find_loop(const Loop& loop, std::span<const NodeId> operands) const {
+    const auto found = loop_numbers_.find(loop);
+    if (found == loop_numbers_.end()) return no_node;
+    std::uint64_t h = stir(op_arity(Op::loop, operands.size()), found->second);
+    for (NodeId operand : operands) h = stir(h, operand);
+    return lookup(static_cast<std::uint32_t>(h >> 24), [&](const Node& other) {
+        return other.op() == Op::loop && other.b == found->second &&
+               std::equal(operands.begin(), operands.end(), pool_.data() + other.a);
+    });
+}
+
+NodeId Graph::custom(const std::shared_ptr<const Custom>& custom,
+                     std::span<const NodeId> operands) {
+    const auto found = std::find(customs_.begin(), customs_.end(), custom);
+    const auto number = static_cast<std::uint32_t>(found - customs_.begin());
+    if (found == customs_.end()) customs_.push_back(custom);
+    return multi(Op::custom, operands, custom->results, number);
+}
+
+std::uint32_t Graph::results(NodeId id) const {
+    switch (op(id)) {
+        case Op::softmax:
+            return node(id).arity();
+        case Op::softmax_vjp:
+            return node(id).arity() / 2;
+        case Op::loop:
+            return static_cast<std::uint32_t>(loop_of(id).results());
+        case Op::custom:
+            return custom_of(id)->results;
+        default:
+            return 0;
+    }
+}
+
+void Graph::copy_place(NodeId id, const Graph& source, NodeId from) {
+    if (source.places_.empty()) return;
+    if (places_.size() <= id) places_.resize(id + 1, no_node);
+    places_[id] = source.place(from);
+}
+
+void Graph::guard(Guard guard) {
+    if (guarded_.insert(guard.condition).second) guards_.push_back(std::move(guard));
 }
 
 NodeId Graph::copy(const Graph& source, NodeId id, std::span<const NodeId> operands) {
     const Node& n = source.node(id);
     switch (n.op()) {
         case Op::input:
+            if (source.is_placeholder(id))
+                throw GraphError(
+                    "scan: an argument of the step function was used outside of it; return what "
+                    "is needed as a carried value or as an output of the step");
             return input(source.input_name(n.a));
         case Op::projection:
             return operands[0] + 1 + n.b;
         case Op::softmax:
-            return multi(n.op(), operands, n.arity());
         case Op::softmax_vjp:
-            return multi(n.op(), operands, n.arity() / 2);
+            return multi(n.op(), operands, source.results(id));
         case Op::loop:
             return loop(source.loop_of(id), operands);
+        case Op::custom:
+            return custom(source.custom_of(id), operands);
         default:
             break;
     }
@@ -219,6 +288,8 @@ Graph Graph::compact() const {
     out.inputs_ = inputs_;
     out.input_names_ = input_names_;
     out.loops_ = loops_;
+    out.customs_ = customs_;
+    out.places_ = places_;
     return out;
 }
 

@@ -9,9 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "ops.h"
@@ -19,6 +21,7 @@
 namespace tapegrad {
 
 class Program;
+struct CustomCall;
 
 /// Index of a node in its graph.
 using NodeId = std::uint32_t;
@@ -34,13 +37,57 @@ struct Node {
 };
 static_assert(sizeof(Node) == 16);
 
-/// A body repeated `count` times: its inputs are the carried values and then the shared ones, its
-/// outputs the carried values of the next round.
+/// Numbers that a loop reads, a row a round: part of no node, so a loop is as long as it likes.
+struct Table {
+    std::uint32_t columns;
+    std::vector<double> values;
+
+    std::size_t rows() const { return values.size() / columns; }
+};
+
+/// A body repeated `count` times. Its inputs are the carried values, the shared ones, those of the
+/// round and the round's row of the table; its outputs the carried values of the next round, and
+/// results of the round. The node's operands are carried, shared, those of all rounds, and with a
+/// table the number of the first row; its results the carried values, and those of all rounds.
 struct Loop {
     std::uint32_t count;
     std::uint32_t carried;
+    std::uint32_t stepped;  ///< operands of a round
+    std::uint32_t outputs;  ///< results of a round
     std::shared_ptr<const Program> body;
+    std::shared_ptr<const Table> table;  ///< or none
+    bool backward = false;               ///< through the table
+    /// Of a scan: the step that it starts with, and steps of one round; for messages only.
+    std::uint32_t first_step = 0, steps = 1;
+
+    std::uint32_t columns() const { return table ? table->columns : 0; }
+    std::uint32_t shared() const;
+    std::size_t operands() const;
+    std::size_t results() const { return carried + std::size_t{count} * outputs; }
+    auto operator<=>(const Loop&) const = default;
 };
+
+/// A function from outside that programs call.
+class Custom {
+   public:
+    virtual ~Custom() = default;
+    virtual void call(const CustomCall& call) const = 0;
+
+    std::string name;
+    std::uint32_t operands = 0, results = 0;
+    /// Of cotangents and operands to adjoints of the operands; none if it has no derivative.
+    std::shared_ptr<const Custom> vjp;
+};
+
+/// A branch that was taken while recording, and with which the record stands and falls.
+struct Guard {
+    NodeId condition;
+    bool taken;
+    std::string text;   ///< the condition in words
+    std::string place;  ///< file and line
+};
+
+class Example;
 
 class Graph {
    public:
@@ -61,7 +108,14 @@ class Graph {
 
     NodeId input(std::string name = {});
     std::span<const NodeId> inputs() const { return inputs_; }
-    const std::string& input_name(std::uint32_t position) const { return input_names_[position]; }
+    const std::string& input_name(std::uint32_t position) const {
+        static const std::string nameless;
+        return position < input_names_.size() ? input_names_[position] : nameless;
+    }
+    /// An argument of a function that is recorded as the body of a loop: no input of the graph, and
+    /// of no use outside that body.
+    NodeId placeholder();
+    bool is_placeholder(NodeId id) const { return op(id) == Op::input && node(id).a == no_node; }
 
     NodeId constant(double value);
     NodeId unary(Op op, NodeId a);
@@ -72,19 +126,39 @@ class Graph {
     /// A node with `results` results; result i is node `header + 1 + i`.
     NodeId multi(Op op, std::span<const NodeId> operands, std::uint32_t results,
                  std::uint32_t attribute = 0);
-    NodeId loop(Loop loop, std::span<const NodeId> operands);
+    NodeId loop(const Loop& loop, std::span<const NodeId> operands);
     const Loop& loop_of(NodeId id) const { return loops_[nodes_[id].b]; }
+    NodeId custom(const std::shared_ptr<const Custom>& custom, std::span<const NodeId> operands);
+    const std::shared_ptr<const Custom>& custom_of(NodeId id) const {
+        return customs_[nodes_[id].b];
+    }
+    /// How many results a node has that are taken by projections.
+    std::uint32_t results(NodeId id) const;
+
+    /// Adds a guard, once per condition.
+    void guard(Guard guard);
+    std::span<const Guard> guards() const { return guards_; }
 
     /// The same node with operands of this graph; an input becomes the next input here.
     NodeId copy(const Graph& source, NodeId id, std::span<const NodeId> operands);
     /// The interned node of a unary operation, or no_node if nobody recorded it.
     NodeId find_unary(Op op, NodeId a) const;
+    NodeId find_loop(const Loop& loop, std::span<const NodeId> operands) const;
 
     /// A copy to read from, not to add to: without the table, which is most of a graph's memory.
     Graph compact() const;
 
     std::size_t bytes() const;
     void reserve(std::size_t nodes);
+
+    /// Where new nodes are recorded, as a number; asked for every node if it is given.
+    std::uint32_t (*here)() = nullptr;
+    /// What `here` said of a node; no_node without it.
+    std::uint32_t place(NodeId id) const { return id < places_.size() ? places_[id] : no_node; }
+    /// Says the same of a node as `source` does of its own.
+    void copy_place(NodeId id, const Graph& source, NodeId from);
+    /// Values for branches; none unless they are to be frozen.
+    std::shared_ptr<Example> example;
 
    private:
     NodeId push(const Node& node);
@@ -102,6 +176,11 @@ class Graph {
     std::vector<NodeId> inputs_;
     std::vector<std::string> input_names_;
     std::vector<Loop> loops_;
+    std::map<Loop, std::uint32_t> loop_numbers_;
+    std::vector<std::shared_ptr<const Custom>> customs_;
+    std::vector<Guard> guards_;
+    std::unordered_set<NodeId> guarded_;
+    std::vector<std::uint32_t> places_;
 };
 
 }  // namespace tapegrad

@@ -18,7 +18,7 @@
 //   sumdot           out, n plain terms, m pairs
 //   prod max min logsumexp                   out, n operands
 //   softmax          out, n operands         softmax_vjp  out, y (n in a row), n of g
-//   paired           out, out, a             loop         out, operands; n: results, m: which loop
+//   paired           out, out, a             loop custom  out, operands; n: results, m: which one
 //
 // execute.cpp is compiled once per instruction set and number type; this header is all they share
 // with the rest, and what functions it has are evaluated while compiling (a weak symbol kept from
@@ -79,12 +79,21 @@ struct SlotValue {
 constexpr std::uint32_t no_slot = 0xffffffff;
 
 struct LoopCode;
+struct CustomCode;
+
+/// A condition that must be what it was when the graph was recorded.
+struct GuardSlot {
+    std::uint32_t slot;
+    bool taken;
+    const struct Guard* guard;
+};
 
 /// A view of a program's code; the Program owns what it points to.
 struct Code {
     const void *begin, *end;  ///< the stream
     bool wide;                ///< of 32-bit words
     const LoopCode* loops;
+    const CustomCode* customs;
     const SlotValue* constants;  ///< slots that nothing overwrites
     std::uint32_t constant_count;
     const std::uint32_t* inputs;  ///< slot of each input, no_slot if unused
@@ -92,24 +101,55 @@ struct Code {
     const std::uint32_t* outputs;  ///< slot of each output
     std::uint32_t output_count;
     std::uint32_t slots;  ///< of the program itself; bodies of loops use slots behind them
+    const GuardSlot* guards;
+    std::uint32_t guard_count;
+    bool calls;  ///< functions from outside, which may fail
 };
 
+/// A loop (see Loop in graph.h): operands are carried values, shared ones, those of each round, and
+/// with a table the number of its first row.
 struct LoopCode {
     std::uint32_t count;
-    std::uint32_t operands;  ///< carried and shared together
+    std::uint32_t carried, shared, stepped, outputs;
+    std::uint32_t operands;  ///< all of them
+    std::uint32_t columns;   ///< of the table; 0 without one
+    std::uint32_t rows;
+    const double* table;
+    bool backward;  ///< through the table
     const Code* body;
+};
+
+/// One call of a function from outside: where its operands and results lie.
+struct CustomCall {
+    void* slots;
+    int width;
+    bool is_float;
+    const void* record;  ///< first result, then operands: slot numbers
+    bool wide;           ///< of 32 bits
+    std::uint32_t operands, results;
+};
+
+/// A function from outside. `call` does not throw: what fails is reported (checks.h).
+struct CustomCode {
+    std::uint32_t operands;
+    void (*call)(const void* self, const CustomCall& call);
+    const void* self;
 };
 
 /// One instruction set's code for one number type.
 template <class T>
 struct Kernels {
     int native_lanes;
-    /// Runs the code over `width` lanes, a power of two and at least native_lanes.
-    void (*lanes)(const Code& code, T* slots, int width);
-    /// Runs the code over one lane; runs of independent costly instructions share vectors.
-    void (*single)(const Code& code, T* slots);
+    void (*run_lanes)(const Code& code, T* slots, int width);
+    void (*run_single)(const Code& code, T* slots);
     /// One elementwise operation on numbers.
     T (*fold)(Op op, T a, T b);
+
+    // Defined in checks.cpp: what they run is checked after it, so no caller can forget it.
+    /// Runs the code over `width` lanes, a power of two and at least native_lanes.
+    void lanes(const Code& code, T* slots, int width) const;
+    /// Runs the code over one lane; runs of independent costly instructions share vectors.
+    void single(const Code& code, T* slots) const;
 };
 
 /// An instruction set's kernels and name ("avx512", "avx2", "baseline", "neon").
@@ -136,6 +176,6 @@ const Kernels<float>& kernels<float>();
 /// One elementwise operation on numbers, as the programs compute it.
 double fold(Op op, double a, double b);
 /// Words of one instruction's record.
-std::uint32_t record_words(const Run& run, const LoopCode* loops);
+std::uint32_t record_words(const Run& run, const Code& code);
 
 }  // namespace tapegrad

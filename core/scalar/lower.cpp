@@ -12,6 +12,9 @@
 #include "lower.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "loops.h"
 
 namespace tapegrad {
 namespace {
@@ -93,7 +96,7 @@ class Lowering {
                 value_[id] = out_.values++;
                 return;
             case Op::projection:
-                value_[id] = value_[operands[0]] + graph_.node(id).b;
+                value_[id] = projected(operands[0], graph_.node(id).b);
                 return;
             case Op::add:
             case Op::sum:
@@ -111,19 +114,43 @@ class Lowering {
                 value_[id] =
                     emit(static_cast<int>(op), operands, size(operands), 0, size(operands));
                 return;
-            case Op::loop: {
-                const Loop& loop = graph_.loop_of(id);
-                out_.loops.push_back(&loop);
-                value_[id] = emit(static_cast<int>(op), operands, loop.carried,
-                                  static_cast<std::uint32_t>(out_.loops.size() - 1), loop.carried);
+            case Op::loop:
+                return lower_loop(id);
+            case Op::custom:
+                out_.customs.push_back(graph_.custom_of(id));
+                value_[id] = emit(static_cast<int>(op), operands, graph_.results(id),
+                                  size(out_.customs) - 1, graph_.results(id));
                 return;
-            }
             default:
                 break;
         }
         for (const Pairing& pairing : pairings)
             if ((op == pairing.first || op == pairing.second) && lower_pair(id, pairing)) return;
         value_[id] = emit(static_cast<int>(op), operands, size(operands), 0, 1);
+    }
+
+    /// A loop whose twin is live, too, is computed by it: the twin's rounds have more results.
+    void lower_loop(NodeId id) {
+        if (value_[id] != no_value) return;
+        const NodeId twin = twin_of(graph_, id);
+        if (twin == no_node || twin >= uses_.size() || !uses_[twin]) return emit_loop(id);
+        twin_[id] = twin;
+        emit_loop(twin);
+    }
+
+    void emit_loop(NodeId id) {
+        if (value_[id] != no_value) return;
+        const Loop& loop = graph_.loop_of(id);
+        out_.loops.push_back(&loop);
+        value_[id] = emit(static_cast<int>(Op::loop), graph_.operands(id), graph_.results(id),
+                          size(out_.loops) - 1, graph_.results(id));
+    }
+
+    /// The value of result `k` of a header.
+    ValueId projected(NodeId header, std::uint32_t k) const {
+        const auto twin = twin_.find(header);
+        if (twin == twin_.end()) return value_[header] + k;
+        return value_[twin->second] + twin_result(graph_.loop_of(header), k);
     }
 
     /// True if `id` was computed together with its partner, now or before.
@@ -233,6 +260,7 @@ class Lowering {
     std::vector<char> absorbed_;
     std::vector<ValueId> value_;
     std::vector<ValueId> plain_, pairs_;
+    std::unordered_map<NodeId, NodeId> twin_;  ///< loops that are computed by another
 };
 
 }  // namespace

@@ -33,6 +33,7 @@ struct Lowered {
     std::vector<ValueId> inputs;       ///< per program input, no_value if unused
     std::vector<ValueId> outputs;
     std::vector<const Loop*> loops;
+    std::vector<std::shared_ptr<const Custom>> customs;
     std::uint32_t live_nodes = 0;
 };
 

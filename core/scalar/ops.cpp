@@ -31,6 +31,7 @@ constexpr OpInfo infos[op_count] = {
     structural("softmax", -1, "exp(a_i) / (exp a_1 + ... + exp a_n), a list of n results"),
     structural("softmax_vjp", -1, "y_i * (g_i - dot(y, g)), a list of n results"),
     structural("loop", -1, "a body program repeated, carrying values"),
+    structural("custom", -1, "a function of the user's own"),
 };
 #undef OP1
 #undef OP2

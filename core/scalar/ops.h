@@ -27,7 +27,8 @@ enum class Op : std::uint8_t {
     logsumexp,    ///< log(exp a_1 + ... + exp a_n)
     softmax,      ///< n results: exp(a_i) / sum_j exp(a_j)
     softmax_vjp,  ///< operands y_1..y_n, g_1..g_n; n results: y_i (g_i - sum_j y_j g_j)
-    loop,         ///< attribute: which loop of the graph; one result per carried value
+    loop,         ///< attribute: which loop of the graph; results: carried values, then rounds'
+    custom,       ///< attribute: which function of the graph; any number of results
     count_
 };
 

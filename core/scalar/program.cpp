@@ -6,6 +6,7 @@
 
 #include "../errors.h"
 #include "derive.h"
+#include "loops.h"
 #include "lower.h"
 #include "schedule.h"
 #include "slots.h"
@@ -35,6 +36,33 @@ struct Extract {
     std::vector<NodeId> now;  ///< node of `graph` per node of the original, or no_node
 };
 
+/// Copies live nodes; instead of a loop whose twin is live, too, the twin, which does all that it
+/// does.
+class Copier {
+   public:
+    Copier(Graph& to, const Graph& source, const std::vector<char>& live)
+        : to_(to), source_(source), live_(live) {}
+
+    NodeId copy(NodeId id, std::span<const NodeId> operands) {
+        const Node& node = source_.node(id);
+        if (node.op() == Op::loop)
+            if (const NodeId twin = twin_of(source_, id);
+                twin != no_node && twin < live_.size() && live_[twin]) {
+                replaced_.insert(id);
+                return to_.copy(source_, twin, operands);
+            }
+        if (node.op() == Op::projection && replaced_.contains(node.a))
+            return operands[0] + 1 + twin_result(source_.loop_of(node.a), node.b);
+        return to_.copy(source_, id, operands);
+    }
+
+   private:
+    Graph& to_;
+    const Graph& source_;
+    const std::vector<char>& live_;
+    std::unordered_set<NodeId> replaced_;
+};
+
 Extract extract(const Graph& source, std::span<const NodeId> roots) {
     Extract out;
     NodeId top = 0;
@@ -50,11 +78,13 @@ Extract extract(const Graph& source, std::span<const NodeId> roots) {
     out.graph.reserve(count * 4);  // gradients take two to four times the nodes
     out.now.assign(top, no_node);
     std::vector<NodeId> operands;
+    Copier copier(out.graph, source, live);
     for (NodeId id = 0; id < top; ++id) {
         if (!live[id]) continue;
         operands.clear();
         for (NodeId operand : source.operands(id)) operands.push_back(out.now[operand]);
-        out.now[id] = out.graph.copy(source, id, operands);
+        out.now[id] = copier.copy(id, operands);
+        out.graph.copy_place(out.now[id], source, id);
     }
     return out;
 }
@@ -93,10 +123,16 @@ std::vector<std::uint32_t> positions_of(const Graph& source, const Extract& part
             position[part.graph.node(part.now[inputs[i]]).a] = i;
     for (std::uint32_t k = 0; k < position.size(); ++k)
         if (position[k] == no_slot)
-            throw CompileError("compile: the outputs depend on input " +
+            throw CompileError("compile: the outputs or frozen branches depend on input " +
                                name_of_input(source, part, k) +
                                ", which is not among `inputs`; add it there");
     return position;
+}
+
+std::vector<NodeId> conditions(std::span<const Guard> guards) {
+    std::vector<NodeId> out;
+    for (const Guard& guard : guards) out.push_back(guard.condition);
+    return out;
 }
 
 std::vector<NodeId> joined(std::span<const NodeId> a, std::span<const NodeId> b) {
@@ -119,13 +155,22 @@ std::vector<NodeId> with_derivatives(Graph& graph, std::span<const NodeId> outpu
 std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<const NodeId> outputs,
                                                 std::span<const NodeId> wrt, bool with_gradient,
                                                 std::span<const NodeId> inputs) {
+    return make(graph, outputs, wrt, with_gradient, inputs,
+                {graph.guards().begin(), graph.guards().end()});
+}
+
+std::shared_ptr<Program> Program::make(const Graph& graph, std::span<const NodeId> outputs,
+                                       std::span<const NodeId> wrt, bool with_gradient,
+                                       std::span<const NodeId> inputs, std::vector<Guard> guards) {
     std::shared_ptr<Program> program(new Program());
     Stopwatch watch(program->stats_);
 
-    Extract part = extract(graph, joined(outputs, wrt));
-    program->source_ = part.graph.compact();
+    Extract part = extract(graph, joined(joined(outputs, wrt), conditions(guards)));
     program->roots_ = translate(part, outputs);
     program->wrt_ = translate(part, wrt);
+    for (Guard& guard : guards) guard.condition = part.now[guard.condition];
+    program->guards_ = std::move(guards);
+    program->source_ = part.graph.compact();
     program->source_positions_ = positions_of(graph, part, inputs);
     for (NodeId id : inputs) program->input_names_.push_back(graph.input_name(graph.node(id).a));
     watch.lap("extract");
@@ -135,6 +180,7 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
         nodes.targets = with_derivatives(nodes.graph, program->roots_, program->wrt_);
         watch.lap("derive");
     }
+    nodes.targets = joined(nodes.targets, conditions(program->guards_));
     program->values_ = static_cast<std::uint32_t>(outputs.size());
     program->derivatives_ = static_cast<std::uint32_t>(wrt.size());
 
@@ -152,17 +198,70 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
 
 std::shared_ptr<const Program> Program::restore(const Graph& graph, std::span<const NodeId> targets,
                                                 std::uint32_t values, std::uint32_t derivatives,
-                                                std::span<const NodeId> inputs) {
-    auto program = std::const_pointer_cast<Program>(compile(graph, targets, {}, false, inputs));
+                                                std::span<const NodeId> inputs,
+                                                std::vector<Guard> guards) {
+    auto program = make(graph, targets, {}, false, inputs, std::move(guards));
     program->values_ = values;
     program->derivatives_ = derivatives;
     return program;
 }
 
+Opened Program::open() const { return open(roots_, wrt_); }
+
+Opened Program::open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const {
+    Extract part = extract(source_, joined(roots, wrt));
+    auto graph = std::make_shared<Graph>(std::move(part.graph));
+    // The source has the live inputs only, in their order; the program takes all of them.
+    std::vector<NodeId> inputs(input_names_.size(), no_node);
+    for (std::uint32_t k = 0; k < source_positions_.size(); ++k) {
+        const NodeId id = source_.inputs()[k];
+        if (id < part.now.size() && part.now[id] != no_node)
+            inputs[source_positions_[k]] = part.now[id];
+    }
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i] == no_node) inputs[i] = graph->input(input_names_[i]);
+    return {graph, inputs, translate(part, roots), translate(part, wrt)};
+}
+
+std::shared_ptr<const Program> Program::guard_program() const {
+    const Opened guards = open(conditions(guards_), {});
+    return make(*guards.graph, guards.outputs, {}, false, guards.inputs, {});
+}
+
+std::shared_ptr<const Program> Program::derived(
+    const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const {
+    if (auto found = find_derived(key)) return found;
+    auto made = make();
+    std::lock_guard lock(derived_mutex_);
+    return derived_.try_emplace(key, std::move(made)).first->second;
+}
+
+std::shared_ptr<const Program> Program::find_derived(const std::string& key) const {
+    std::lock_guard lock(derived_mutex_);
+    const auto found = derived_.find(key);
+    return found == derived_.end() ? nullptr : found->second;
+}
+
+std::uint32_t Program::round_slots() const {
+    std::uint32_t most = 0;
+    for (const auto& body : bodies_)
+        most = std::max(most, body->bodies_.empty() ? body->slots_ : body->round_slots());
+    return most;
+}
+
+const Custom* Program::calls() const {
+    if (!customs_.empty()) return customs_[0].get();
+    for (const auto& body : bodies_)
+        if (const Custom* custom = body->calls()) return custom;
+    return nullptr;
+}
+
 Expanded Program::expanded() const {
-    Extract part = extract(source_, joined(roots_, wrt_));
+    const std::vector<NodeId> guards = conditions(guards_);
+    Extract part = extract(source_, joined(joined(roots_, wrt_), guards));
     std::vector<NodeId> targets = translate(part, roots_);
     if (!wrt_.empty()) targets = with_derivatives(part.graph, targets, translate(part, wrt_));
+    targets = joined(targets, translate(part, guards));
     Extract live = extract(part.graph, targets);
     Expanded out{std::move(live.graph), translate(live, targets), {}};
     // Both extracts keep the order of inputs, and the second may leave some out.
@@ -181,12 +280,10 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
     for (ValueId input : lowered.inputs)
         inputs_.push_back(input == no_value ? no_slot : slots.of[input]);
     for (ValueId output : lowered.outputs) outputs_.push_back(slots.of[output]);
-    for (const Loop* loop : lowered.loops) {
-        bodies_.push_back(loop->body);
-        const Program& body = *loop->body;
-        loops_.push_back({loop->count, body.code().input_count, &body.code()});
-        total_slots_ = std::max(total_slots_, slots_ + body.total_slots());
-    }
+    for (std::size_t i = 0, first = outputs_.size() - guards_.size(); i < guards_.size(); ++i)
+        guard_slots_.push_back({outputs_[first + i], guards_[i].taken, &guards_[i]});
+    outputs_.resize(outputs_.size() - guards_.size());
+    encode_loops(lowered);
     const bool narrow = fits_narrow(lowered, slots.count);
     const std::uint32_t max_count = narrow ? 0xffff : 0xffffffff;
     words_.reserve(lowered.operands.size() + lowered.instructions.size() * 4);
@@ -211,7 +308,30 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
     }
     stats_.live_nodes = lowered.live_nodes;
     stats_.instructions = static_cast<std::uint32_t>(lowered.instructions.size());
+    stats_.work += stats_.instructions;
     view();
+}
+
+void Program::encode_loops(const Lowered& lowered) {
+    for (const Loop* loop : lowered.loops) {
+        const Program& body = *loop->body;
+        bodies_.push_back(loop->body);
+        tables_.push_back(loop->table);
+        loops_.push_back({loop->count, loop->carried, loop->shared(), loop->stepped, loop->outputs,
+                          static_cast<std::uint32_t>(loop->operands()), loop->columns(),
+                          loop->table ? static_cast<std::uint32_t>(loop->table->rows()) : 0,
+                          loop->table ? loop->table->values.data() : nullptr, loop->backward,
+                          &body.code()});
+        total_slots_ = std::max(total_slots_, slots_ + body.total_slots());
+        stats_.work += loop->count * body.stats().work;
+    }
+    customs_ = lowered.customs;
+    for (const auto& custom : customs_)
+        custom_codes_.push_back({custom->operands,
+                                 [](const void* self, const CustomCall& call) {
+                                     static_cast<const Custom*>(self)->call(call);
+                                 },
+                                 custom.get()});
 }
 
 void Program::begin_run(const Instruction& first, bool independent, std::uint32_t count) {
@@ -233,13 +353,17 @@ void Program::view() {
              end,
              wide,
              loops_.data(),
+             custom_codes_.data(),
              constants_.data(),
              size(constants_),
              inputs_.data(),
              size(inputs_),
              outputs_.data(),
              size(outputs_),
-             slots_};
+             slots_,
+             guard_slots_.data(),
+             size(guard_slots_),
+             calls() != nullptr};
 }
 
 std::vector<Run> Program::runs() const {
@@ -255,7 +379,7 @@ std::vector<Run> Program::runs() const {
             run.m = word(at + 1);
             at += 2;
         }
-        at += std::size_t{run.count} * record_words(run, loops_.data());
+        at += std::size_t{run.count} * record_words(run, code_);
         out.push_back(run);
     }
     return out;

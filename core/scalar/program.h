@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,14 +20,22 @@ namespace tapegrad {
 struct ProgramStats {
     std::uint32_t live_nodes = 0;
     std::uint32_t instructions = 0;
+    double work = 0;  ///< instructions of an evaluation, all rounds of loops counted
     std::vector<std::pair<std::string, double>> passes;  ///< name and seconds
 };
 
 /// What a program computes, as nodes: its outputs with their derivatives.
 struct Expanded {
     Graph graph;                           ///< nothing but what the targets need
-    std::vector<NodeId> targets;           ///< values, then row by row the derivatives of each
+    std::vector<NodeId> targets;           ///< values, row by row derivatives, then guards
     std::vector<std::uint32_t> positions;  ///< per input of the graph its place in the program
+};
+
+/// What a program was compiled from, as a graph to look at and to add to.
+struct Opened {
+    std::shared_ptr<Graph> graph;
+    std::vector<NodeId> inputs, outputs;
+    std::vector<NodeId> wrt;  ///< none where derivatives are among the outputs
 };
 
 /// Immutable once made; any number of threads may run it.
@@ -40,17 +51,30 @@ class Program {
     static std::shared_ptr<const Program> restore(const Graph& graph,
                                                   std::span<const NodeId> targets,
                                                   std::uint32_t values, std::uint32_t derivatives,
-                                                  std::span<const NodeId> inputs);
+                                                  std::span<const NodeId> inputs,
+                                                  std::vector<Guard> guards = {});
 
     /// The nodes it was compiled from. Derivatives are recorded anew: they have several times as
     /// many nodes as what they are derivatives of, which is all that a program keeps.
     Expanded expanded() const;
+    /// What it was compiled from, without guards; all its inputs, used or not.
+    Opened open() const;
+    /// The conditions of the guards as outputs of a program of their own.
+    std::shared_ptr<const Program> guard_program() const;
+    std::span<const Guard> guards() const { return guards_; }
+    /// A program that is made from this one, once per key: bodies of derivatives of loops.
+    std::shared_ptr<const Program> derived(
+        const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const;
+    /// The same, or none if it has not been made.
+    std::shared_ptr<const Program> find_derived(const std::string& key) const;
     /// Names of the inputs, empty where they have none.
     const std::vector<std::string>& input_names() const { return input_names_; }
     const Code& code() const { return code_; }
     const ProgramStats& stats() const { return stats_; }
     /// Slots with those that bodies of loops need behind them.
     std::uint32_t total_slots() const { return total_slots_; }
+    /// The most slots that a round of an innermost loop works in, 0 without loops.
+    std::uint32_t round_slots() const;
     std::size_t code_bytes() const {
         return narrow_.size() * sizeof(std::uint16_t) + words_.size() * sizeof(std::uint32_t);
     }
@@ -58,9 +82,16 @@ class Program {
     std::vector<Run> runs() const;
     std::uint32_t values() const { return values_; }            ///< how many outputs are values
     std::uint32_t derivatives() const { return derivatives_; }  ///< per value
+    /// A function from outside that it calls, or nullptr.
+    const Custom* calls() const;
 
    private:
     Program() = default;
+    static std::shared_ptr<Program> make(const Graph& graph, std::span<const NodeId> outputs,
+                                         std::span<const NodeId> wrt, bool with_gradient,
+                                         std::span<const NodeId> inputs, std::vector<Guard> guards);
+    void encode_loops(const struct Lowered& lowered);
+    Opened open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const;
     void encode(const struct Lowered& lowered, const struct Schedule& schedule,
                 const struct Slots& slots);
     void begin_run(const struct Instruction& first, bool independent, std::uint32_t count);
@@ -72,6 +103,11 @@ class Program {
     std::vector<std::uint32_t> inputs_, outputs_;
     std::vector<LoopCode> loops_;
     std::vector<std::shared_ptr<const Program>> bodies_;
+    std::vector<std::shared_ptr<const Table>> tables_;
+    std::vector<CustomCode> custom_codes_;
+    std::vector<std::shared_ptr<const Custom>> customs_;
+    std::vector<GuardSlot> guard_slots_;
+    std::vector<Guard> guards_;  ///< conditions are nodes of `source_`
     std::uint32_t slots_ = 0, total_slots_ = 0;
     std::uint32_t values_ = 0, derivatives_ = 0;
     Code code_{};
@@ -81,6 +117,8 @@ class Program {
     std::vector<NodeId> wrt_;    ///< what the derivatives are by; empty if they are roots
     std::vector<std::uint32_t> source_positions_;
     std::vector<std::string> input_names_;
+    mutable std::mutex derived_mutex_;
+    mutable std::map<std::string, std::shared_ptr<const Program>> derived_;
 };
 
 }  // namespace tapegrad

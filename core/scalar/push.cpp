@@ -7,6 +7,7 @@
 #include "push.h"
 
 #include "../errors.h"
+#include "loops.h"
 #include "terms.h"
 
 namespace tapegrad {
@@ -78,7 +79,9 @@ class Push {
             case Op::projection:
                 return;  // its header has done it
             case Op::loop:
-                throw GradError("jvp: a loop has no derivative yet; unroll it in Python");
+                return visit_loop(id, operands);
+            case Op::custom:
+                return visit_custom(id, operands);
             case Op::masked_mul:
                 collect_masked_mul(operands);
                 break;
@@ -227,6 +230,57 @@ class Push {
             pairs.push_back(b[i]);
         }
         return graph_.nary(Op::dot, pairs);
+    }
+
+    // ---- loops and functions from outside -----------------------------------------------------
+
+    /// A loop that carries tangents besides values (see loops.h).
+    void visit_loop(NodeId id, std::span<const NodeId> operands) {
+        const Loop loop = graph_.loop_of(id);
+        const LoopOperands in = split(loop, operands);
+        const auto moves = [&](NodeId node) { return tangents_[node] != no_node; };
+        LoopPattern pattern;
+        for (NodeId node : in.shared) pattern.shared.push_back(moves(node));
+        pattern.stepped.assign(loop.stepped, false);
+        for (std::size_t i = 0; i < in.stepped.size(); ++i)
+            pattern.stepped[i % loop.stepped] |= moves(in.stepped[i]);
+
+        LoopOperands out = in;
+        const auto follow = [&](std::vector<NodeId>& list, std::span<const NodeId> nodes,
+                                const std::vector<char>* marks) {
+            for (std::size_t i = 0; i < nodes.size(); ++i)
+                if (!marks || (*marks)[i]) list.push_back(tangent(nodes[i]).in(graph_));
+        };
+        follow(out.carried, in.carried, nullptr);
+        follow(out.shared, in.shared, &pattern.shared);
+        out.stepped.clear();
+        for (std::uint32_t round = 0; round < loop.count; ++round) {
+            const auto given =
+                std::span(in.stepped).subspan(std::size_t{round} * loop.stepped, loop.stepped);
+            out.stepped.insert(out.stepped.end(), given.begin(), given.end());
+            follow(out.stepped, given, &pattern.stepped);
+        }
+        const Loop both = pushing(loop, pattern);
+        const NodeId header = graph_.loop(both, join(out));
+        move_results(id, loop.results(),
+                     [&](std::uint32_t i) { return header + 1 + loop.carried + i; });
+    }
+
+    /// Rows of the Jacobian by the function's vjp, one for each result.
+    void visit_custom(NodeId id, std::span<const NodeId> operands) {
+        const std::shared_ptr<const Custom> custom = graph_.custom_of(id);
+        if (!custom->vjp)
+            throw GradError("jvp: the custom operation '" + custom->name +
+                            "' has no derivative; give tg.custom a vjp");
+        move_results(id, custom->results, [&](std::uint32_t row) {
+            std::vector<NodeId> given(custom->results, graph_.constant(0.0));
+            given[row] = graph_.constant(1.0);
+            given.insert(given.end(), operands.begin(), operands.end());
+            const NodeId header = graph_.custom(custom->vjp, given);
+            for (std::uint32_t i = 0; i < operands.size(); ++i)
+                along(operands[i], symbol(header + 1 + i));
+            return terms_.sum(graph_);
+        });
     }
 
     /// Gives the results of a header their tangents; who was seeded keeps the seed.

@@ -15,6 +15,7 @@ namespace {
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
+constexpr std::size_t round_bytes = 16 * 1024;
 constexpr std::uint32_t tile = 8;
 /// Rows whose outputs are summed as one piece, and partial sums within a piece.
 constexpr std::size_t sum_piece = 1024;
@@ -66,7 +67,11 @@ Workspace<T>::Workspace(const Program& program, int width) : width_(width) {
 template <class T>
 Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(program)) {
     width_ = cache_line / sizeof(T);
-    while (width_ < max_width && workspace_bytes() * 2 <= cache_bytes()) width_ *= 2;
+    // The rounds of a loop work in the same slots again and again: those stay in the first cache.
+    const std::size_t round = sizeof(T) * program_->round_slots();
+    while (width_ < max_width && workspace_bytes() * 2 <= cache_bytes() &&
+           round * static_cast<std::size_t>(width_) * 2 <= round_bytes)
+        width_ *= 2;
 }
 
 template <class T>

@@ -10,24 +10,17 @@
 namespace tapegrad {
 namespace {
 
-constexpr std::uint64_t flag_float = 1, flag_scalar = 2, flag_gradient = 4, all_flags = 7;
+constexpr std::uint64_t flag_float = 1, flag_scalar = 2, flag_gradient = 4, flag_guards = 8,
+                        flag_steps = 16, all_flags = 31;
 
 /// Loops in loops: reading a body and running it recurse.
 constexpr int max_depth = 16;
 
-std::uint32_t results_of(const Graph& graph, NodeId id) {
-    const auto n = static_cast<std::uint32_t>(graph.operands(id).size());
-    switch (graph.op(id)) {
-        case Op::softmax:
-            return n;
-        case Op::softmax_vjp:
-            return n / 2;
-        case Op::loop:
-            return graph.loop_of(id).carried;
-        default:
-            return 0;
-    }
-}
+/// Results of rounds that all loops of a record may have together: they take no room in it, and
+/// what a reader allocates has to have a bound.
+constexpr std::uint64_t max_results = 1 << 22;
+
+bool has_steps(const Loop& loop) { return loop.stepped || loop.outputs || loop.table; }
 
 // ---- writing ----------------------------------------------------------------------------------
 
@@ -48,11 +41,23 @@ class Writer {
     void program(const Program& program, int depth);
     std::string take() { return std::move(out_); }
 
+    /// What programs within programs share.
+    struct Shared {
+        bool steps = false, guards = false;
+        std::uint64_t results = 0;
+        std::unordered_map<const Table*, std::uint32_t> tables;
+    };
+    explicit Writer(Shared& shared) : shared_(shared) {}
+
    private:
+    void loop(const Loop& loop);
+    void table(const Table* table);
+    void guards(const Program& program, std::span<const NodeId> conditions);
     void operations(const Graph& graph);
     void bodies(const Graph& graph, int depth);
     void node(const Expanded& nodes, NodeId id);
 
+    Shared& shared_;
     std::string out_;
     std::uint32_t op_number_[op_count] = {};
     std::unordered_map<const Program*, std::uint32_t> body_number_;
@@ -83,7 +88,7 @@ void Writer::bodies(const Graph& graph, int depth) {
         throw FileError("save: loops are nested deeper than 16; unroll some of them");
     number(found.size());
     for (const Program* body : found) {
-        Writer inner;
+        Writer inner(shared_);
         inner.program(*body, depth + 1);
         out_ += inner.take();
     }
@@ -96,14 +101,47 @@ void Writer::node(const Expanded& nodes, NodeId id) {
     number(op_number_[static_cast<int>(op)]);
     if (op == Op::input) return number(nodes.positions[graph.node(id).a]);
     if (op == Op::constant) return real(graph.constant_value(id));
-    if (op == Op::loop) {
-        const Loop& loop = graph.loop_of(id);
-        number(body_number_.at(loop.body.get()));
-        number(loop.count);
-    }
+    if (op == Op::loop) loop(graph.loop_of(id));
     if (op == Op::sumdot) number(graph.node(id).b);
     if (is_pooled(op)) number(graph.operands(id).size());
     for (NodeId operand : graph.operands(id)) number(id - operand);
+}
+
+void Writer::loop(const Loop& loop) {
+    number(body_number_.at(loop.body.get()));
+    number(loop.count);
+    if (!shared_.steps) return;
+    number(loop.carried);
+    number(loop.stepped);
+    number(loop.outputs);
+    number(loop.backward);
+    table(loop.table.get());
+    shared_.results += loop.results();
+    if (shared_.results > max_results)
+        throw FileError(
+            "save: loops have more than 4,194,304 results together; sum them up in carried values");
+}
+
+void Writer::table(const Table* table) {
+    if (!table) return number(0);
+    const auto next = static_cast<std::uint32_t>(shared_.tables.size());
+    const auto [found, is_new] = shared_.tables.try_emplace(table, next);
+    number(found->second + 1);
+    if (!is_new) return;
+    number(table->columns);
+    number(table->rows());
+    for (double value : table->values) real(value);
+}
+
+void Writer::guards(const Program& program, std::span<const NodeId> conditions) {
+    number(conditions.size());
+    for (std::size_t i = 0; i < conditions.size(); ++i) {
+        const Guard& guard = program.guards()[i];
+        number(conditions[i]);
+        number(guard.taken);
+        text(guard.text);
+        text(guard.place);
+    }
 }
 
 void Writer::program(const Program& program, int depth) {
@@ -119,7 +157,21 @@ void Writer::program(const Program& program, int depth) {
     for (NodeId id = 0; id < graph.size(); ++id) node(nodes, id);
     number(program.values());
     number(program.derivatives());
-    for (NodeId target : nodes.targets) number(target);
+    const std::span<const NodeId> all = nodes.targets;
+    const std::size_t results = all.size() - program.guards().size();
+    for (NodeId target : all.first(results)) number(target);
+    if (shared_.guards && depth == 0) guards(program, all.subspan(results));
+}
+
+/// Whether some loop, or one in its body, has more than carried and shared values.
+bool any_steps(const Program& program) {
+    const Graph graph = program.expanded().graph;
+    for (NodeId id = 0; id < graph.size(); ++id) {
+        if (graph.op(id) != Op::loop) continue;
+        const Loop& loop = graph.loop_of(id);
+        if (has_steps(loop) || any_steps(*loop.body)) return true;
+    }
+    return false;
 }
 
 // ---- reading ----------------------------------------------------------------------------------
@@ -193,7 +245,14 @@ Op op_named(const std::string& name) {
 /// Reads one program and, through others of its kind, the bodies of its loops.
 class ProgramReader {
    public:
-    ProgramReader(Reader& in, int depth) : in_(in), depth_(depth) {}
+    /// What programs within programs share.
+    struct Shared {
+        bool steps, guards;
+        std::uint64_t results = 0;
+        std::vector<std::shared_ptr<const Table>> tables = {};
+    };
+    ProgramReader(Reader& in, int depth, Shared& shared)
+        : in_(in), depth_(depth), shared_(shared) {}
 
     std::shared_ptr<const Program> read() {
         names_.resize(in_.count("inputs"));
@@ -203,7 +262,7 @@ class ProgramReader {
         for (Op& op : ops_) op = op_named(in_.text());
         bodies_.resize(in_.count("loop bodies"));
         if (!bodies_.empty() && depth_ == max_depth) damaged("loops are nested deeper than 16");
-        for (auto& body : bodies_) body = ProgramReader(in_, depth_ + 1).read();
+        for (auto& body : bodies_) body = ProgramReader(in_, depth_ + 1, shared_).read();
         for (std::uint32_t count = in_.count("nodes"); count; --count) node();
         for (std::size_t i = 0; i < names_.size(); ++i)  // those that nothing depends on
             if (inputs_[i] == no_node) inputs_[i] = graph_.input(names_[i]);
@@ -237,11 +296,10 @@ class ProgramReader {
     }
 
     void pooled(Op op) {
-        std::uint32_t body = 0, rounds = 0, plain = 0;
-        if (op == Op::loop) {
-            body = in_.index(bodies_.size(), "a loop's body");
-            rounds = in_.index(no_node, "a loop's rounds");
-        }
+        std::uint32_t plain = 0;
+        Loop loop{};
+        if (op == Op::custom) damaged("a function from outside cannot be in a file");
+        if (op == Op::loop) loop = read_loop();
         if (op == Op::sumdot) plain = in_.index(Graph::max_arity, "plain terms");
         const std::uint32_t n = in_.count("operands");
         if (n == 0 || n > Graph::max_arity) damaged("an operation has no or too many operands");
@@ -256,18 +314,50 @@ class ProgramReader {
                 check_softmax(n / 2);
                 return push_all(graph_.multi(op, operands_, n / 2));
             case Op::loop:
-                return loop(bodies_[body], rounds);
+                return push_all(graph_.loop(checked(loop), operands_));
             default:
                 return push(graph_.nary(op, operands_, plain));
         }
     }
 
-    void loop(const std::shared_ptr<const Program>& body, std::uint32_t rounds) {
-        const Code& code = body->code();
-        if (code.input_count != operands_.size() || code.output_count > operands_.size() ||
-            body->derivatives())
-            damaged("a loop and its body do not fit");
-        push_all(graph_.loop({rounds, code.output_count, body}, operands_));
+    Loop read_loop() {
+        Loop loop{};
+        loop.body = bodies_[in_.index(bodies_.size(), "a loop's body")];
+        loop.count = in_.index(no_node, "a loop's rounds");
+        loop.carried = loop.body->code().output_count;
+        if (!shared_.steps) return loop;
+        loop.carried = in_.index(Graph::max_arity, "carried values");
+        loop.stepped = in_.index(Graph::max_arity, "operands of a round");
+        loop.outputs = in_.index(Graph::max_arity, "results of a round");
+        loop.backward = in_.number(2, "a direction");
+        loop.table = table();
+        return loop;
+    }
+
+    std::shared_ptr<const Table> table() {
+        const std::uint32_t which = in_.index(shared_.tables.size() + 2, "a table's number");
+        if (which == 0) return nullptr;
+        if (which <= shared_.tables.size()) return shared_.tables[which - 1];
+        const std::uint64_t columns = in_.count("columns"), rows = in_.count("rows");
+        if (columns == 0 || rows > in_.left() / 8 / columns) damaged("a table ends too early");
+        Table made{static_cast<std::uint32_t>(columns), std::vector<double>(columns * rows)};
+        for (double& value : made.values) value = in_.real();
+        shared_.tables.push_back(std::make_shared<const Table>(std::move(made)));
+        return shared_.tables.back();
+    }
+
+    /// A loop that fits its body, its operands and its table.
+    const Loop& checked(const Loop& loop) {
+        const Code& code = loop.body->code();
+        const std::uint64_t taken = std::uint64_t{loop.carried} + loop.stepped + loop.columns();
+        const bool fits = taken <= code.input_count &&
+                          std::uint64_t{loop.carried} + loop.outputs == code.output_count &&
+                          !loop.body->derivatives() && loop.operands() == operands_.size() &&
+                          (!loop.table || loop.table->rows() >= loop.count);
+        if (!fits) damaged("a loop and its body do not fit");
+        shared_.results += loop.results();
+        if (shared_.results > max_results) damaged("loops have too many results");
+        return loop;
     }
 
     /// The executors take the first half of softmax_vjp's operands for all results of one softmax.
@@ -296,7 +386,7 @@ class ProgramReader {
 
     void push(NodeId id) { now_.push_back(id); }
     void push_all(NodeId header) {
-        for (std::uint32_t i = 0, n = results_of(graph_, header); i <= n; ++i) push(header + i);
+        for (std::uint32_t i = 0, n = graph_.results(header); i <= n; ++i) push(header + i);
     }
 
     std::shared_ptr<const Program> targets() {
@@ -306,11 +396,24 @@ class ProgramReader {
         std::vector<NodeId> ids(values * (each + 1));
         for (NodeId& id : ids) id = value(in_.index(now_.size(), "an output's node"));
         return Program::restore(graph_, ids, static_cast<std::uint32_t>(values),
-                                static_cast<std::uint32_t>(each), inputs_);
+                                static_cast<std::uint32_t>(each), inputs_, guards());
+    }
+
+    std::vector<Guard> guards() {
+        std::vector<Guard> found;
+        if (!shared_.guards || depth_ > 0) return found;
+        for (std::uint32_t count = in_.count("guards"); count; --count) {
+            const NodeId condition = value(in_.index(now_.size(), "a condition's node"));
+            const bool taken = in_.number(2, "a truth value");
+            const std::string words = in_.text();
+            found.push_back({condition, taken, words, in_.text()});
+        }
+        return found;
     }
 
     Reader& in_;
     int depth_;
+    Shared& shared_;
     Graph graph_;
     std::vector<NodeId> now_;  ///< per node of the record, results of their own included
     std::vector<NodeId> inputs_, operands_;
@@ -322,9 +425,16 @@ class ProgramReader {
 }  // namespace
 
 std::string write_record(const Saved& saved) {
-    Writer out;
+    if (const Custom* custom = saved.program->calls())
+        throw FileError("save: the program calls the Python function '" + custom->name +
+                        "', which is no data; save what it is made of and record it again");
+    Writer::Shared shared;
+    shared.steps = any_steps(*saved.program);
+    shared.guards = !saved.program->guards().empty();
+    Writer out(shared);
     out.number((saved.is_float ? flag_float : 0) | (saved.scalar ? flag_scalar : 0) |
-               (saved.with_gradient ? flag_gradient : 0));
+               (saved.with_gradient ? flag_gradient : 0) | (shared.guards ? flag_guards : 0) |
+               (shared.steps ? flag_steps : 0));
     out.program(*saved.program, 0);
     for (std::int64_t input : saved.wrt_input) out.number(static_cast<std::uint64_t>(input + 1));
     return out.take();
@@ -333,7 +443,8 @@ std::string write_record(const Saved& saved) {
 Saved read_record(std::string_view record) {
     Reader in(record);
     const std::uint64_t flags = in.number(all_flags + 1, "flags");
-    Saved saved{ProgramReader(in, 0).read(),
+    ProgramReader::Shared shared{(flags & flag_steps) != 0, (flags & flag_guards) != 0};
+    Saved saved{ProgramReader(in, 0, shared).read(),
                 (flags & flag_float) != 0,
                 (flags & flag_scalar) != 0,
                 (flags & flag_gradient) != 0,

@@ -12,19 +12,23 @@
 // 3. Operations are named in the record: a table at its start gives each a number, so the order of
 //    ops.def may change.
 //
-//   record   flags (1: float32, 2: one value given as a number, 4: with derivatives), program, then
-//            per derivative the input it is by + 1, or 0
+//   record   flags (1: float32, 2: one value given as a number, 4: with derivatives, 8: with
+//   guards,
+//            16: loops with steps), program, then per derivative the input it is by + 1, or 0
 //   program  count, names of inputs; count, names of operations; count, programs (bodies of loops);
-//            count, nodes; values; derivatives per value; targets
+//            count, nodes; values; derivatives per value; targets; with flag 8: count, guards
+//   guard    node, whether its value is other than 0, condition in words, place
 //   node     operation, then
 //              input     place among the inputs
 //              constant  eight bytes, little-endian
-//              loop      body, count; and what follows
+//              loop      body, count; with flag 16: carried, operands and results of a round,
+//                        backward, table; and what follows
 //              sumdot    plain terms; and what follows
 //              pooled    number of operands; and what follows
 //              others    operands, each as the distance back from the node
 //            A node with several results is one of the count; the numbers behind its own are those
 //            of its results, and targets and distances count them.
+//   table    0 for none, or its number + 1; the first time it is named: columns, count, numbers
 //
 // Numbers are unsigned, seven bits a byte, lowest first; text is its length and its bytes.
 #pragma once

@@ -7,12 +7,10 @@
 #include "kernels.h"
 #include "pool.h"
 #include "threads.h"
+#include "work.h"
 
 namespace tapegrad {
 namespace {
-
-/// Multiplications that count as one element of work.
-constexpr Size products_per_element = 8;
 
 /// Calls body(batch, head, scratch) for all heads; each thread has `elements` of scratch.
 template <class T, class Body>

@@ -9,12 +9,11 @@
 #include "gemm.h"
 #include "pool.h"
 #include "threads.h"
+#include "work.h"
 
 namespace tapegrad {
 namespace {
 
-/// Multiplications that count as one element of work.
-constexpr Size products_per_element = 8;
 constexpr Size matrix_bytes = 512 * 1024;
 
 /// The outputs [low, high) in a row that see an input at place k of the window.

@@ -11,14 +11,11 @@
 #include <cstring>
 #include <type_traits>
 
+#include "items.h"
 #include "threads.h"
 
 namespace tapegrad {
 namespace {
-
-struct Item16 {
-    std::uint64_t a, b;
-};
 
 struct Dim {
     Size size, to, from;  ///< strides in bytes
@@ -154,18 +151,7 @@ void copy(const View& dst, const View& src) {
 }
 
 void copy_items(const View& dst, const View& src) {
-    switch (dst.itemsize) {
-        case 1:
-            return copy_as<std::uint8_t, std::uint8_t>(dst, src);
-        case 2:
-            return copy_as<std::uint16_t, std::uint16_t>(dst, src);
-        case 4:
-            return copy_as<std::uint32_t, std::uint32_t>(dst, src);
-        case 8:
-            return copy_as<std::uint64_t, std::uint64_t>(dst, src);
-        default:
-            return copy_as<Item16, Item16>(dst, src);
-    }
+    with_item(dst.itemsize, [&](auto item) { copy_as<decltype(item), decltype(item)>(dst, src); });
 }
 
 }  // namespace tapegrad

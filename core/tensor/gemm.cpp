@@ -6,12 +6,11 @@
 #include "kernels.h"
 #include "pool.h"
 #include "threads.h"
+#include "work.h"
 
 namespace tapegrad {
 namespace {
 
-/// Multiplications that count as one element of work.
-constexpr Size products_per_element = 8;
 /// Threads take rows or columns in multiples of this.
 constexpr Size grain = 48;
 

@@ -24,8 +24,6 @@ constexpr Size block_columns = 32 * tile_columns;
 /// So many panels must share a packed left block for the packing to pay.
 constexpr Size pack_from_panels = 5;
 
-TG_INLINE Size smaller_of(Size a, Size b) { return a < b ? a : b; }
-
 /// Panels of `width` columns: [panel][k][width], filled up with zeros.
 template <int width>
 TG_INLINE void pack(Matrix<Real> m, Size k, Size columns, Real* to) {

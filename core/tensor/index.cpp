@@ -6,31 +6,11 @@
 #include <cstring>
 #include <type_traits>
 
+#include "items.h"
 #include "threads.h"
 
 namespace tapegrad {
 namespace {
-
-struct Item16 {
-    std::uint64_t a, b;
-};
-
-/// Calls body(T{}) with a type of that size.
-template <class Body>
-void with_item(Size itemsize, Body body) {
-    switch (itemsize) {
-        case 1:
-            return body(std::uint8_t{});
-        case 2:
-            return body(std::uint16_t{});
-        case 4:
-            return body(std::uint32_t{});
-        case 8:
-            return body(std::uint64_t{});
-        default:
-            return body(Item16{});
-    }
-}
 
 bool outside(std::int64_t index, Size size) {
     return static_cast<std::uint64_t>(index) >= static_cast<std::uint64_t>(size);
@@ -144,10 +124,8 @@ Size scatter_range(const View& out, int dim, const View& index, const View& src,
 
 Size gather(const View& x, int dim, const View& index, const View& out) {
     if (!index.size()) return no_position;
-    Size bad = no_position;
-    with_item(x.itemsize,
-              [&](auto item) { bad = gather_items<decltype(item)>(x, dim, index, out); });
-    return bad;
+    return with_item(x.itemsize,
+                     [&](auto item) { return gather_items<decltype(item)>(x, dim, index, out); });
 }
 
 Size scatter_add(const View& out, int dim, const View& index, const View& src) {

@@ -12,9 +12,6 @@ namespace {
 /// As wide as the numbers, so that positions and numbers share loops.
 using Position = Format<Real>::Int;
 
-TG_INLINE Size smaller_of(Size a, Size b) { return a < b ? a : b; }
-TG_INLINE Size larger_of(Size a, Size b) { return a > b ? a : b; }
-
 /// The outputs [low, high) that see an input at place k of the window, and where the first of them
 /// does.
 struct Reach {
@@ -29,7 +26,8 @@ TG_INLINE Reach reach(const WindowAxis& a, Size k) {
     return {low, larger_of(low, high), low * a.stride + shift};
 }
 
-/// Calls body.run<stride>() with the strides that have loops of their own.
+/// Calls body(place), where place(i) is i times the stride; strides 1 and 2 have loops of their
+/// own.
 template <class Body>
 TG_INLINE void with_stride(Size stride, Body body) {
     if (stride == 1)

@@ -11,6 +11,10 @@ using Real = TG_REAL;
 constexpr int native = native_lanes<Real>;
 using Vec = Lanes<Real, native>;
 
+// std::min would be a weak symbol.
+TG_INLINE Size smaller_of(Size a, Size b) { return a < b ? a : b; }
+TG_INLINE Size larger_of(Size a, Size b) { return a > b ? a : b; }
+
 #if TG_AVX2 && !TG_AVX512
 /// The first lanes, for masked loads and stores: all bits of a lane are set, or none.
 TG_INLINE __m256i lanes_below(Size count) {

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import errors as errors
+from tapegrad.errors import BranchChanged as BranchChanged
 from tapegrad.errors import CompileError as CompileError
 from tapegrad.errors import DeviceError as DeviceError
 from tapegrad.errors import DTypeError as DTypeError
@@ -29,7 +30,11 @@ from tapegrad.errors import TapegradError as TapegradError
 __version__ = "0.1.0"
 
 #: What exists without the engine: errors, and parts that are imported when they are named.
-_ERRORS = [name for name in vars(errors) if name.endswith("Error")]
+_ERRORS = [
+    name
+    for name, each in vars(errors).items()
+    if isinstance(each, type) and issubclass(each, Exception)
+]
 _PARTS = (
     *("backends", "bench", "cli", "data", "distributed", "io", "models", "nn", "optim", "scalar"),
     *("tensors", "worker"),
@@ -40,16 +45,19 @@ _ENGINE = ("tapegrad.verbs", "tapegrad.scalar", "tapegrad.tensors")
 if TYPE_CHECKING:
     from tapegrad._core import functions as _functions
     from tapegrad._core.functions import *  # noqa: F403
+    from tapegrad.scalar import Branch as Branch
     from tapegrad.scalar import Graph as Graph
     from tapegrad.scalar import Minimum as Minimum
     from tapegrad.scalar import NonFinite as NonFinite
     from tapegrad.scalar import Picture as Picture
+    from tapegrad.scalar import Profile as Profile
     from tapegrad.scalar import Program as Program
     from tapegrad.scalar import SparseProgram as SparseProgram
     from tapegrad.scalar import SparseVars as SparseVars
     from tapegrad.scalar import Var as Var
     from tapegrad.scalar import VarArray as VarArray
     from tapegrad.scalar import compile as compile
+    from tapegrad.scalar import custom as custom
     from tapegrad.scalar import hessian as hessian
     from tapegrad.scalar import hvp as hvp
     from tapegrad.scalar import isa as isa
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
     from tapegrad.scalar import jacobian as jacobian
     from tapegrad.scalar import jvp as jvp
     from tapegrad.scalar import locate_nonfinite as locate_nonfinite
+    from tapegrad.scalar import scan as scan
     from tapegrad.scalar import set_isa as set_isa
     from tapegrad.scalar import to_dot as to_dot
     from tapegrad.scalar import value_and_grad as value_and_grad

@@ -1,5 +1,7 @@
 """What tapegrad raises. Every message says what was expected, what came and what to do."""
 
+from typing import Any
+
 
 class TapegradError(Exception):
     """The base of all errors of this library."""
@@ -39,3 +41,12 @@ class CompileError(TapegradError, ValueError):
 
 class StateError(TapegradError, RuntimeError):
     """A state_dict does not fit the module or the optimiser that is to take it."""
+
+
+class BranchChanged(TapegradError, ValueError):  # noqa: N818  what happened, not what is wrong
+    """A point would take another branch than the one that was frozen when it was recorded."""
+
+    rows: list[int] | None = None
+    """Of a batch: the rows that would."""
+    branches: tuple[Any, ...] = ()
+    """Of a batch: the branches that those rows leave."""

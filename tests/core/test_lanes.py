@@ -128,12 +128,13 @@ def test_a_loop_may_carry_one_value_beside_shared_ones_that_live_on() -> None:
     assert tg.compile(power * b)([0.5, 2.0]) == 16.0
 
 
-def test_a_loop_has_no_derivative_and_says_so() -> None:
+def test_a_loop_has_the_derivative_of_its_rounds() -> None:
     g = tg.Graph()
     a, b, k = g.inputs(3)
     x, _ = _core.record_loop(body(), 3, [a, b], [k])
-    with pytest.raises(tg.GradError, match="loop has no derivative"):
-        tg.grad(x, a)
+    # a + k b (1 + k + k^2)
+    gradient = tg.compile(list(tg.grad(x, [a, b, k])))([0.5, 2.0, 3.0])
+    assert gradient.tolist() == [1.0, 3.0 * 13.0, 2.0 * (13.0 + 3.0 * 7.0)]
 
 
 def test_a_body_that_does_not_fit_is_refused() -> None:

@@ -226,8 +226,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_named() -> None:
     data = bytearray(complete_program().to_bytes())
-    data[8] = 2
-    with pytest.raises(tg.FileError, match="expected format 1, got 2"):
+    data[8] = 3
+    with pytest.raises(tg.FileError, match="expected format 2 or older, got 3"):
         tg.Program.from_bytes(bytes(data))
 
 

@@ -6,10 +6,13 @@ import re
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 import tapegrad as tg
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 #: For calls that the types forbid.
 untyped: Any = tg
@@ -67,16 +70,37 @@ def test_notebooks_show_a_picture_where_graphviz_is_installed() -> None:
 
 
 @pytest.mark.parametrize("script", [None, "#!/bin/sh\nexit 3\n"])
-def test_notebooks_show_text_without_graphviz(
+def test_notebooks_show_small_graphs_without_graphviz(
     script: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if script:
         (tmp_path / "dot").write_text(script)
         (tmp_path / "dot").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    picture = tg.to_dot(tg.Graph().input("x"))
-    assert picture.svg() is None
-    assert picture._repr_mimebundle_() == {"text/plain": str(picture)}
+    x = tg.Graph().inputs(50, name="<x>")
+    small = tg.to_dot(tg.exp(x[0]) * x[1])
+    drawn = ElementTree.fromstring(small._repr_mimebundle_()["image/svg+xml"])
+    texts = {each.text: float(each.attrib["y"]) for each in drawn.iter(f"{SVG}text")}
+    assert texts["mul"] < texts["exp"] < texts["<x>[0]"] == texts["<x>[1]"]
+    assert len(list(drawn.iter(f"{SVG}line"))) == 3
+    large = tg.to_dot(tg.sum(tg.exp(x)))
+    assert large.svg() is None
+    assert large._repr_mimebundle_() == {"text/plain": str(large)}
+
+
+def test_graphs_draw_themselves() -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    end = tg.exp(x) - 1
+    tg.scan(lambda c, _: (c * y, None), x, length=3)  # its steps are no part of the picture
+    assert [each.index for each in g.ends()] == [end.index, len(g) - 1]
+    nodes, _ = parts(g.to_dot())
+    assert sorted(nodes.values()) == ["1.0", "[0]", "exp", "loop", "sub", "x", "y"]
+    assert str(g.to_dot(end)) == str(tg.to_dot(end))
+    assert str(tg.Graph().to_dot()).split() == ["digraph", "tapegrad", "{", "}"]
+    assert untyped.Graph._repr_mimebundle_(g)["text/plain"] == repr(g)
+    assert "<svg" in untyped.Graph._repr_mimebundle_(g)["image/svg+xml"]
+    assert set(untyped.Graph()._repr_mimebundle_()) == {"text/plain"}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -198,7 +199,11 @@ def test_repeated_searches_add_nothing_to_the_graph() -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x: untyped.locate_nonfinite(tg.compile(x), [1.0]), tg.DTypeError, "Program"),
+        (
+            lambda x: untyped.locate_nonfinite(tg.compile(x), [1.0], wrt=[x]),
+            tg.DTypeError,
+            "program",
+        ),
         (lambda x: untyped.locate_nonfinite(3.0, [1.0]), tg.DTypeError, "Var"),
         (lambda x: untyped.locate_nonfinite(["x"], [1.0]), tg.DTypeError, "str"),
         (lambda x: untyped.locate_nonfinite(tg.sin, [1.0], x), tg.DTypeError, "neither"),
@@ -214,3 +219,97 @@ def test_wrong_arguments_are_told(
 ) -> None:
     with pytest.raises(error, match=message):
         call(tg.Graph().input("x"))
+
+
+def test_graphs_with_lines_tell_where_a_node_was_recorded() -> None:
+    g = tg.Graph(lines=True)
+    x = g.inputs(2)
+    spoilt = tg.sum(np.log(x)) * 2
+    line = test_graphs_with_lines_tell_where_a_node_was_recorded.__code__.co_firstlineno + 3
+    found = tg.locate_nonfinite(spoilt, [1.0, -1.0])
+    assert found is not None
+    assert found.line == f"{__file__}:{line}"
+    assert str(found).endswith(f"({__file__}:{line})")
+    assert x[0].line == f"{__file__}:{line - 1}"
+
+
+def test_functions_are_recorded_with_lines() -> None:
+    def root(x: Any) -> Any:
+        return tg.sqrt(x[0])
+
+    found = tg.locate_nonfinite(root, [0.0])
+    assert found is not None
+    assert found.line == f"{__file__}:{root.__code__.co_firstlineno + 1}"
+
+
+def test_graphs_without_lines_have_none() -> None:
+    assert tg.Graph().input().line is None
+    found = tg.locate_nonfinite(tg.log(tg.Graph().input("x")), [0.0])
+    assert found is not None
+    assert str(found) == "%1 = log(x) is -inf, where x = 0.0; it spoils output 0"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_programs_are_searched(dtype: str) -> None:
+    g = tg.Graph(lines=True)
+    x, y = g.input("x"), g.input("y")
+    program = tg.compile(tg.exp(x) * tg.sqrt(y), wrt=[x, y], inputs=[y, x], dtype=dtype)
+    line = test_programs_are_searched.__code__.co_firstlineno + 4
+    assert tg.locate_nonfinite(program, [1.0, 1.0]) is None
+    forward = located(program, [1.0, 800.0])
+    assert (forward.op, forward.operands) == ("exp", (("x", 800.0),))
+    assert forward.line == f"{__file__}:{line}"
+    backward = located(program, [0.0, 1.0])
+    assert (backward.direction, backward.op) == ("backward", "sqrt")
+    again = tg.Program.from_bytes(program.to_bytes())
+    assert located(again, [1.0, 800.0]).op == "exp"
+    assert (located(program, [1.0, 100.0]).op == "exp") if dtype == "float32" else True
+    with pytest.raises(tg.DTypeError, match="neither wrt nor inputs"):
+        tg.locate_nonfinite(program, [1.0, 1.0], wrt=[x])
+
+
+def logarithms(a: Any, c: Any, r: Any) -> Any:
+    return c + tg.log(r) * a, r
+
+
+@pytest.mark.parametrize("steps", [5, 63, 64, 65, 1000, 5000])
+@pytest.mark.parametrize("checkpoint", [4, 64])
+def test_scans_are_searched_step_by_step(steps: int, checkpoint: int) -> None:
+    data = np.linspace(1, 2, steps)
+    for spoilt in {0, 3, steps // 2, steps - 1}:
+        rows = data.copy()
+        rows[spoilt] = -1.0
+        a = tg.Graph(lines=True).input("a")
+        step = functools.partial(logarithms, a)
+        end, _ = tg.scan(step, 0.0, rows, checkpoint=checkpoint)
+        found = located(tg.compile(end * 2), [0.5])
+        assert (found.op, found.operands) == ("log", (("x[0]", -1.0),))
+        assert found.steps == (spoilt,)
+        assert found.line == f"{__file__}:{logarithms.__code__.co_firstlineno + 1}"
+        assert f"in step {spoilt:,} of a scan" in str(found)
+
+
+def test_scans_within_scans_are_searched() -> None:
+    g = tg.Graph()
+    x = g.inputs(20, name="x")
+
+    def outer(c: Any, k: Any) -> Any:
+        end, _ = tg.scan(lambda d, each: (d + tg.sqrt(each - k), None), c, x, checkpoint=4)
+        return end, None
+
+    end, _ = tg.scan(outer, 0.0, np.arange(5.0), checkpoint=2)
+    point = np.full(20, 10.0)
+    point[13] = 2.5
+    found = located(end, point, inputs=x)
+    assert found.steps == (3, 13)
+    assert found.op == "sqrt"
+
+
+def test_outputs_of_steps_are_searched() -> None:
+    g = tg.Graph()
+    x = g.input("x")
+    _, ys = tg.scan(lambda c, t: (c + x, 1 / (c - 30.0)), 0.0, length=100, checkpoint=4)
+    assert tg.locate_nonfinite(list(ys), [0.5], wrt=[x]) is not None
+    found = located(list(ys), [1.0])
+    assert (found.op, found.steps, found.output) == ("div", (30,), 30)
+    assert located(ys[30:], [1.0]).steps == (30,)

@@ -17,7 +17,7 @@ ANY_TYPE = [np.float32, np.float64, np.int32, np.int64, np.bool_, np.int8, np.fl
 
 def scatter_add(x: Array, dim: int, index: Array, src: Array) -> Array:
     out = x.copy()
-    places = list(np.indices(index.shape))
+    places: list[Array] = list(np.indices(index.shape))
     places[dim] = index
     np.add.at(out, tuple(places), src[tuple(slice(size) for size in index.shape)])
     return out

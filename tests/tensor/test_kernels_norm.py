@@ -31,7 +31,8 @@ def normalise_backward(g: Array, x: Array, axes: tuple[int, ...]) -> Array:
     """The gradient through (x - mean) / deviation: what is orthogonal to 1 and to the result."""
     y, _, var = normalise(x, axes)
     inner = g - g.mean(axes, keepdims=True) - y * (g * y).mean(axes, keepdims=True)
-    return inner / np.sqrt(var + EPS)
+    out: Array = inner / np.sqrt(var + EPS)
+    return out
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -117,9 +118,9 @@ def test_wrong_arguments() -> None:
     with pytest.raises(ShapeError, match="expected 30 elements"):
         _tensor.layer_norm(x, v, None, 2, EPS)
     with pytest.raises(ShapeError, match="leading dimensions"):
-        _tensor.layer_norm_backward(x, x, v, v, None, (1, 1, 1))
+        _tensor.layer_norm_backward(x, x, v, v, None, (True, True, True))
     with pytest.raises(ShapeError, match="three"):
-        _tensor.layer_norm_backward(x, x, np.zeros(4), np.zeros(4), None, (1, 1))
+        _tensor.layer_norm_backward(x, x, np.zeros(4), np.zeros(4), None, (True, True))
     with pytest.raises(ShapeError, match=r"\[batch, channels"):
         _tensor.batch_norm(v, None, None, EPS)
     with pytest.raises(ShapeError, match="at least one value"):

@@ -68,10 +68,11 @@ def max_pool(x: Array, window: Any, ceil_mode: bool) -> tuple[Array, Array]:
 @pytest.mark.parametrize("shape", [(2, 3, 7, 9), (1, 2, 5, 5), (2, 1, 12, 40)])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_max_pool(dtype: Any, shape: Any, window: Any, ceil_mode: bool) -> None:
+    k, s, p, d = window
     for x in (normal(shape, dtype), np.round(normal(shape, dtype)), np.full(shape, -np.inf, dtype)):
         expected, places = max_pool(x, window, ceil_mode)
         for layout in LAYOUTS:
-            y, where = _tensor.max_pool2d(laid_out(x, layout), *window, ceil_mode)
+            y, where = _tensor.max_pool2d(laid_out(x, layout), k, s, p, d, ceil_mode)
             np.testing.assert_array_equal(y, expected)
             np.testing.assert_array_equal(where, places)
         g = normal(y.shape, dtype, 1)

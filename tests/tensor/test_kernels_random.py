@@ -41,7 +41,7 @@ def test_same_bits_as_numpy(seed: int, offset: int) -> None:
             np.testing.assert_array_equal(got, philox.uniform(shape, dtype, seed, offset))
             normal = _tensor.philox_normal(shape, dtype, seed, offset)
             expected = philox.normal(shape, dtype, seed, offset)
-            np.testing.assert_allclose(normal, expected, 0, 30 * np.finfo(dtype).eps)
+            np.testing.assert_allclose(normal, expected, 0, 30 * float(np.finfo(dtype).eps))
         for low, high in ((0, 10), (-5, 2**40), (-(2**63), 2**63 - 1), (3, 4)):
             np.testing.assert_array_equal(
                 _tensor.philox_integers(low, high, shape, seed, offset),

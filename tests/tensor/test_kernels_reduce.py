@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tests.tensor.layouts import LAYOUTS, Array, laid_out, normal, tolerance
 
 FLOATS = (np.float32, np.float64)
-NUMPY = {
+NUMPY: dict[str, Callable[..., Any]] = {
     "sum": np.sum,
     "mean": np.mean,
     "prod": np.prod,
@@ -158,7 +158,8 @@ def test_running_sums(dtype: Any) -> None:
 def softmax(x: Array, dim: int) -> Array:
     x = x.astype(np.float64)
     e = np.exp(x - x.max(dim, keepdims=True))
-    return e / e.sum(dim, keepdims=True)
+    out: Array = e / e.sum(dim, keepdims=True)
+    return out
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

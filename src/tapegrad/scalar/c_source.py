@@ -116,6 +116,15 @@ class Instruction(NamedTuple):
 def source(program: _core.Program, name: str) -> str:
     """Return a file of C that computes what a program does."""
     _check_name(name)
+    if program.calls is not None:
+        raise OptionError(
+            f"to_c: the program calls the Python function {program.calls!r}, which C cannot"
+        )
+    if program.frozen_branches():
+        raise OptionError(
+            "to_c: the program has frozen branches, and C has no way to say that a point takes "
+            "another one; write tg.where instead of `if`"
+        )
     dialect = Dialect(name, program.dtype == "float32")
     values = "value" if program.n_outputs == 1 else "values"
     results = [(values, program.n_outputs)]
@@ -198,8 +207,8 @@ class Function:
         self._results = results
         self._outputs: list[int] = listing["outputs"]
         self._loops = [
-            (count, self._body(f"{name}_body{k}", body))
-            for k, (count, body) in enumerate(listing["loops"])
+            (loop, self._body(f"{name}_body{k}", loop["body"]))
+            for k, loop in enumerate(listing["loops"])
         ]
         instructions = [Instruction(*line) for line in listing["instructions"]]
         self._parts = [instructions[i : i + PART] for i in range(0, len(instructions), PART)]
@@ -316,13 +325,36 @@ class Function:
         yield f"{self._dialect.function(line.kernel)}({operand}, {line.results}, {result});"
 
     def _loop(self, line: Instruction, operands: list[str]) -> Iterator[str]:
-        count, body = self._loops[line.m]
-        row, following = self._declare_row(line), f"n{line.first}"
-        yield f"{self._dialect.type} {row}[] = {{{', '.join(operands)}}};"
+        """Repeat the body: `a` are its arguments, `y` its results, `s` operands of all rounds."""
+        loop, body = self._loops[line.m]
+        real, row, number = self._dialect.type, self._declare_row(line), line.first
+        carried, stepped, outputs = loop["carried"], loop["stepped"], loop["outputs"]
+        columns, count = loop["columns"], loop["count"]
+        fixed = carried + loop["shared"]
+        arguments = ", ".join([*operands[:fixed], *["0"] * (stepped + columns)])
+        yield f"{real} {row}[{max(line.results, 1)}], y{number}[{carried + outputs}];"
+        yield f"{real} a{number}[] = {{{arguments}}};"
+        if stepped:
+            yield self._array(f"s{number}", operands[fixed : fixed + count * stepped])
+        if columns:
+            numbers = [self._dialect.number(value) for value in loop["table"]]
+            yield f"static {self._array(f't{number}', numbers)}"
+            yield f"long p{number} = (long){operands[-1]};"
+        yield f"for (long k = 0; k < {carried}; ++k) {row}[k] = a{number}[k];"
         yield f"for (unsigned long i = 0; i < {count}ul; ++i) {{"
-        yield f"    {self._dialect.type} {following}[{line.n}];"
-        yield f"    {body}({row}, {following});"
-        yield f"    for (int k = 0; k < {line.n}; ++k) {row}[k] = {following}[k];"
+        if stepped:
+            place = f"s{number}[i * {stepped} + k]"
+            yield f"    for (long k = 0; k < {stepped}; ++k) a{number}[{fixed} + k] = {place};"
+        if columns:
+            place = f"t{number}[p{number} * {columns} + k]"
+            first = fixed + stepped
+            yield f"    for (long k = 0; k < {columns}; ++k) a{number}[{first} + k] = {place};"
+            yield f"    p{number} += {-1 if loop['backward'] else 1};"
+        yield f"    {body}(a{number}, y{number});"
+        yield (f"    for (long k = 0; k < {carried}; ++k) {row}[k] = a{number}[k] = y{number}[k];")
+        if outputs:
+            place = f"{row}[{carried} + i * {outputs} + k]"
+            yield f"    for (long k = 0; k < {outputs}; ++k) {place} = y{number}[{carried} + k];"
         yield "}"
 
     def _declare_row(self, line: Instruction) -> str:

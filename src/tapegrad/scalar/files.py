@@ -19,13 +19,16 @@ from pathlib import Path
 from tapegrad.errors import FileError
 
 MAGIC = b"tapegrad"
-VERSION = 1
+#: Format 2 adds loops with steps and frozen branches; programs without them are written as 1.
+VERSION = 2
+FIRST_NEW_FLAG = b"\x08"
 _FRAME = struct.Struct("<8sI16s")
 
 
 def framed(record: bytes) -> bytes:
     """Put the frame around a record."""
-    return _FRAME.pack(MAGIC, VERSION, _digest(record)) + record
+    version = VERSION if record[:1] >= FIRST_NEW_FLAG else 1
+    return _FRAME.pack(MAGIC, version, _digest(record)) + record
 
 
 def unframed(data: bytes) -> bytes:
@@ -36,10 +39,10 @@ def unframed(data: bytes) -> bytes:
             f"with {data[:8]!r}; save one with program.save(path)"
         )
     _, version, digest = _FRAME.unpack_from(data)
-    if version != VERSION:
+    if not 1 <= version <= VERSION:
         raise FileError(
-            f"load: expected format {VERSION}, got {version}; the program was saved by a newer "
-            "tapegrad, install that"
+            f"load: expected format {VERSION} or older, got {version}; the program was saved by a "
+            "newer tapegrad, install that"
         )
     record = data[_FRAME.size :]
     if digest != _digest(record):

@@ -1,38 +1,50 @@
-"""Graphs as pictures, in the language of Graphviz."""
+"""Graphs as pictures, in the language of Graphviz, and drawn in notebooks."""
 
 from __future__ import annotations
 
 import operator
 import shutil
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from tapegrad._core import Var
+from tapegrad._core import Graph, Var
 from tapegrad.errors import OptionError
-from tapegrad.scalar.nodes import label, of_one_graph
+from tapegrad.scalar.layers import Box, svg
+from tapegrad.scalar.nodes import formula, label, of_one_graph
 
 #: Seconds that a layout may take in a notebook; the text is shown after that.
 PATIENCE = 10.0
+
+#: Nodes that are drawn without Graphviz: more would be a tangle.
+SMALL = 60
 
 SHAPES = {"input": "ellipse", "constant": "plaintext"}
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing of a graph: `str` gives its text, notebooks show it where Graphviz is installed."""
+    """A drawing of a graph: `str` gives its text, notebooks show it."""
 
     source: str
     """The drawing in Graphviz's language."""
     left_out: int
     """Nodes for which there was no room."""
+    boxes: Mapping[int, Box] = field(default_factory=dict, repr=False, compare=False)
+    """The nodes, to be drawn without Graphviz."""
 
     def __str__(self) -> str:
         return self.source
 
     def svg(self) -> str | None:
-        """Draw it with the program `dot`; None where it is missing, fails or takes too long."""
+        """Draw it with the program `dot`, or, where there are few nodes, without it.
+
+        None where there are many and `dot` is missing, fails or takes too long.
+        """
+        return self._drawn_by_dot() or (svg(self.boxes) if len(self.boxes) <= SMALL else None)
+
+    def _drawn_by_dot(self) -> str | None:
         program = shutil.which("dot")
         if program is None:
             return None
@@ -88,7 +100,23 @@ def to_dot(outputs: Var | Iterable[Var], *, limit: int = 200) -> Picture:
         lines += _edges(var, drawn)
     body = "\n".join(f"  {line}" for line in lines)
     head = '  rankdir=BT; node [shape=box, fontname="monospace"];'
-    return Picture(f"digraph tapegrad {{\n{head}\n{body}\n}}", left_out)
+    boxes = {place: _box(var, drawn, place in targets) for place, var in drawn.items()}
+    return Picture(f"digraph tapegrad {{\n{head}\n{body}\n}}", left_out, boxes)
+
+
+def of_graph(graph: Graph, outputs: Any = None, limit: int = 200) -> Picture:
+    """Draw a graph: what some Vars are computed from, or all that nothing else uses."""
+    ends = graph.ends() if outputs is None else outputs
+    if outputs is None and not ends:
+        return Picture("digraph tapegrad {\n}", 0)
+    return to_dot(ends, limit=limit)
+
+
+def bundle(graph: Graph) -> dict[str, str]:
+    """Give what a notebook shows of a graph: a picture, if it is small."""
+    text = {"text/plain": repr(graph)}
+    drawn = of_graph(graph).svg() if 0 < len(graph) <= SMALL else None
+    return text | ({"image/svg+xml": drawn} if drawn else {})
 
 
 def _at_least_one(limit: int) -> int:
@@ -123,10 +151,17 @@ def _node(var: Var, is_output: bool) -> str:
     return f"n{var.index} [{', '.join(attributes)}];"
 
 
+def _box(var: Var, drawn: Mapping[int, Var], is_output: bool) -> Box:
+    sources = [operand.index for operand in var.operands if operand.index in drawn]
+    return Box(_text(var), sources, var.op in SHAPES, is_output)
+
+
 def _text(var: Var) -> str:
     """Write what a node does: inputs and constants by name and value, others by operation."""
     if var.op == "projection":
         return f"[{var.index - var.operands[0].index - 1}]"
+    if var.op == "custom":
+        return formula(var).rpartition("(")[0]
     return label(var) if var.op in SHAPES else var.op
 
 

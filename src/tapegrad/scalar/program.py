@@ -16,6 +16,8 @@ from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.scalar import c_source, files
+from tapegrad.scalar.branches import Branch, branches
+from tapegrad.scalar.profile import Profile, profile
 from tapegrad.scalar.scipy_interface import Product, arguments
 
 #: A callback of `minimize`: step, x, value; true ends the run.
@@ -206,6 +208,26 @@ class Program(_core.Program):
 
         """
         return arguments(self, hessp)
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """The branches that were frozen when the graph was recorded, with file and line."""
+        return branches(self)
+
+    def profile(self, x: ArrayLike) -> Profile:
+        """Time every kind of instruction at a point (n,), or at rows (m, n) evaluated at once.
+
+        The program runs a few to a few hundred times, run by run; the least times count.
+
+        Example:
+            >>> import tapegrad as tg
+            >>> x = tg.Graph().inputs(2)
+            >>> found = tg.compile(tg.exp(x[0]) * x[1], wrt=x).profile([1.0, 2.0])
+            >>> sorted(kernel.name for kernel in found.kernels)
+            ['exp', 'mul']
+
+        """
+        return profile(self, x)
 
     def explain(self) -> str:
         """Describe what was compiled: nodes, instructions, runs, slots, bytes, time of each pass.

@@ -152,9 +152,11 @@ class SparseReplayed:
         return self._latest.sweeps
 
 
-def record(function: Function, shape: Shape, name: str) -> tuple[ArrayOfVars, ArrayOfVars]:
+def record(
+    function: Function, shape: Shape, name: str, *, lines: bool = False
+) -> tuple[ArrayOfVars, ArrayOfVars]:
     """Call a function with Vars; returns them and what came of them, as arrays."""
-    x = Graph().inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
+    x = Graph(lines=lines).inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
     y = function(x if shape else x[()])
     result = np.empty((), dtype=object)
     if isinstance(y, (np.ndarray, list, tuple)):

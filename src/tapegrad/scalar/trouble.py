@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from tapegrad.errors import DTypeError
 from tapegrad.scalar.nodes import formula, label, live, made_from, of_one_graph, operation
 from tapegrad.scalar.program import Program, as_vars, compile
 from tapegrad.scalar.replay import Function, as_point, record
+from tapegrad.scalar.rounds import spoilt_round
 
 #: Values of nodes by their place in the graph.
 Values: TypeAlias = dict[int, float]
@@ -50,6 +51,13 @@ class NonFinite:
     """Backward: the operand by which the derivative was taken."""
     overflow: bool = False
     """Backward: every derivative along the way is finite, their product or sum is not."""
+    steps: tuple[int, ...] = ()
+    """Within scans: the step of each, counted from 0, the outermost scan first."""
+
+    @property
+    def line(self) -> str | None:
+        """File and line that recorded the node, in a graph made with lines=True."""
+        return self.var.line
 
     def __str__(self) -> str:
         """Say it in a sentence."""
@@ -57,21 +65,26 @@ class NonFinite:
         if len(self.operands) > SHOWN:
             shown.append(f"{len(self.operands) - SHOWN:,} more")
         where = f", where {', '.join(shown)}" if shown else ""
+        where += "".join(f", in step {step:,} of a scan" for step in self.steps)
         if self.by is None:
             return (
                 f"{_described(self.var)} is {self.value!r}{where}; it spoils output {self.output}"
+                f"{self._at()}"
             )
         reason = (
             "finite derivatives overflow in it" if self.overflow else "its derivative is not finite"
         )
         return (
             f"the gradient of output {self.output} becomes {self.value!r} at {label(self.by)}, "
-            f"behind {_described(self.var)}: {reason}{where}"
+            f"behind {_described(self.var)}: {reason}{where}{self._at()}"
         )
+
+    def _at(self) -> str:
+        return f" ({self.line})" if self.line else ""
 
 
 def locate_nonfinite(
-    outputs: Var | Iterable[Var] | Function,
+    outputs: Var | Iterable[Var] | Program | Function,
     x: ArrayLike,
     wrt: Var | Iterable[Var] | None = None,
     *,
@@ -84,13 +97,16 @@ def locate_nonfinite(
     searched first, then the derivatives of one output after the other.
 
     Args:
-        outputs: The Vars that were compiled (programs do not keep their graph), or a function of
-            an array, whose derivatives are searched too.
+        outputs: The Vars that were compiled; or a program; or a function of an array, whose
+            derivatives are searched too. With a function, or in a graph made with
+            `Graph(lines=True)`, the line of Python that recorded the operation is told.
         x: The point.
         wrt: The Vars that it is differentiated by. The adjoints of all nodes are appended to the
             graph to find out; programs made of it stay as they are.
         inputs: As for `compile`.
-        dtype: The type to compute in: much overflows in float32 only.
+        dtype: The type to compute in: much overflows in float32 only. A program has its own.
+
+    In a scan the values are followed into the step that spoils them; derivatives are not.
 
     Example:
         >>> import tapegrad as tg
@@ -101,21 +117,20 @@ def locate_nonfinite(
         %2 = log(x) is nan, where x = -1.0; it spoils output 0
         >>> print(tg.locate_nonfinite(lambda x: tg.sqrt(x[0]) * x[1], [0.0, 1.0]))
         the gradient of output 0 becomes inf at %0, behind %2 = sqrt(%0): its derivative is not \
-finite, where %0 = 0.0
+finite, where %0 = 0.0 (<doctest ...>:1)
         >>> tg.locate_nonfinite(z, [1.0, 2.0], wrt=[x, y]) is None
         True
 
     """
     point = np.ravel(as_point(x, "locate_nonfinite"))
     if isinstance(outputs, Program):
-        raise DTypeError(
-            "locate_nonfinite: expected the Vars that were compiled, got a Program, which does not "
-            "keep its graph; call locate_nonfinite(outputs, x, wrt)"
-        )
-    if callable(outputs):
-        if wrt is not None or inputs is not None:
-            raise DTypeError("locate_nonfinite: a function takes neither wrt nor inputs")
-        wrt, outputs = record(outputs, np.shape(x), "locate_nonfinite")
+        _alone("a program", wrt, inputs)
+        outputs(point)  # raises what the program raises at this point
+        dtype = outputs.dtype
+        outputs, wrt, inputs = outputs.opened()
+    elif callable(outputs):
+        _alone("a function", wrt, inputs)
+        wrt, outputs = record(outputs, np.shape(x), "locate_nonfinite", lines=True)
         inputs = wrt
     search = _Search(
         point, None if inputs is None else as_vars(inputs, "locate_nonfinite: inputs"), dtype
@@ -123,6 +138,11 @@ finite, where %0 = 0.0
     ends = of_one_graph(outputs, "locate_nonfinite: outputs")
     variables = [] if wrt is None else as_vars(wrt, "locate_nonfinite: wrt")
     return search.forward(ends) or search.backward(ends, variables)
+
+
+def _alone(what: str, *others: object) -> None:
+    if any(other is not None for other in others):
+        raise DTypeError(f"locate_nonfinite: {what} takes neither wrt nor inputs")
 
 
 class _Search:
@@ -151,6 +171,8 @@ class _Search:
         for position, output in enumerate(outputs):
             if not math.isfinite(values[output.index]):
                 var = _origin(output, values)
+                if operation(var) == "loop" and (within := self._within(var, values, position)):
+                    return within
                 return NonFinite(
                     "forward",
                     var,
@@ -160,6 +182,19 @@ class _Search:
                     position,
                 )
         return None
+
+    def _within(self, var: Var, values: Values, position: int) -> NonFinite | None:
+        """Search the round that spoils the result of a loop."""
+        spoilt = spoilt_round(var, values, self._dtype)
+        if spoilt is None:
+            return None
+        found = _Search(spoilt.point, spoilt.inputs, self._dtype).forward(spoilt.outputs)
+        if found is None:
+            return None
+        steps = found.steps or (0,)
+        if spoilt.is_block:  # of the same scan
+            return replace(found, output=position, steps=(spoilt.step + steps[0], *steps[1:]))
+        return replace(found, output=position, steps=(spoilt.step, *found.steps))
 
     def backward(self, outputs: Sequence[Var], wrt: Sequence[Var]) -> NonFinite | None:
         """Search the derivatives of all outputs, whose values are finite."""

@@ -1,0 +1,26 @@
+// bindings/guards.h -- frozen branches of programs, and what is raised where one changes.
+#pragma once
+
+#include "compiled.h"
+#include "scalar/checks.h"
+
+namespace tapegrad::bindings {
+
+/// Raises tapegrad's BranchChanged with the rows of `points` that would take another branch.
+[[noreturn]] void raise_branch_changed(const Compiled& c, nb::handle points);
+
+/// Does what evaluates a program at many points.
+template <class Body>
+auto with_branches(const Compiled& c, nb::handle points, Body body) {
+    try {
+        return body();
+    } catch (const BranchChanged&) {
+        raise_branch_changed(c, points);
+    }
+}
+
+nb::list branches(const Compiled& c);
+/// The conditions of the branches as a program of their own.
+Compiled* guard_program(const Compiled& c);
+
+}  // namespace tapegrad::bindings

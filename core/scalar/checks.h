@@ -1,0 +1,20 @@
+// core/scalar/checks.h -- what must hold after an evaluation: branches as recorded, no function
+// from outside failed.
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+
+namespace tapegrad {
+
+/// A point would take another branch than the one that was recorded.
+struct BranchChanged : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/// Keeps what a function from outside threw; the evaluation goes on and throws it at its end, as
+/// the executors' code cannot be unwound. Further functions are not called.
+void report_failure(std::exception_ptr failure);
+bool has_failed();
+
+}  // namespace tapegrad

@@ -1,0 +1,79 @@
+// core/scalar/loops.h -- loops as nodes: how one is recorded, and the bodies of its derivatives.
+//
+// 1. A loop of many rounds is recorded as a loop of blocks, each a loop of rounds, as deep as it
+//    takes for no level to have more than `limit` rounds. Code and compile time then hardly depend
+//    on the length.
+// 2. The derivative of a loop is a loop over the same rounds from the last to the first, whose body
+//    is the body's own derivative. It needs the carried values of all rounds: the loop's twin gives
+//    them as results. At every level these are `limit` rounds at most, and those of the levels
+//    within are computed again: that is checkpointing, and follows from 1 without further rules.
+//    A twin does all that its loop does, so lowering computes both at once.
+// 3. Everything is nodes, so loops have derivatives of any order, forward and reverse.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph.h"
+
+namespace tapegrad {
+
+/// What a loop is made of, before it is known how its rounds are arranged.
+struct Rounds {
+    std::shared_ptr<const Program> body;
+    std::uint32_t carried, stepped, outputs;
+    std::shared_ptr<const Table> table;  ///< or none
+    std::uint32_t limit;                 ///< rounds of one level
+};
+
+/// Operands of a loop, by kind.
+struct LoopOperands {
+    std::vector<NodeId> carried, shared, stepped;
+    NodeId start = no_node;  ///< the table's first row; with a table only
+};
+
+/// Records `count` rounds, the first of which is step `first`; the results are those of a loop.
+std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint32_t count,
+                                  LoopOperands operands, std::uint32_t first = 0);
+
+/// The body of a step function that was recorded in `graph` with placeholders as its arguments.
+/// What it takes from around it, other than constants, becomes an input behind the first `carried`
+/// ones, and a node in `shared`; what does not depend on arguments is computed outside.
+std::shared_ptr<const Program> close_body(const Graph& graph, std::span<const NodeId> arguments,
+                                          std::size_t carried, std::span<const NodeId> outputs,
+                                          std::vector<NodeId>& shared);
+
+LoopOperands split(const Loop& loop, std::span<const NodeId> operands);
+std::vector<NodeId> join(const LoopOperands& operands);
+
+/// The loop that gives the carried values at the start of each round besides what `loop` gives.
+Loop storing(const Loop& loop);
+/// The node of a loop's twin, or no_node if nobody recorded it.
+NodeId twin_of(const Graph& graph, NodeId id);
+/// Which result of the twin is result `k` of the loop.
+inline std::uint32_t twin_result(const Loop& loop, std::uint32_t k) {
+    return k < loop.carried ? k : k + (k - loop.carried) / loop.outputs * loop.carried;
+}
+/// Result `k` of round `round`.
+inline NodeId result_of(const Loop& loop, NodeId header, std::uint32_t round, std::uint32_t k) {
+    return header + 1 + loop.carried + round * loop.outputs + k;
+}
+
+/// Which parts of a loop a derivative has to do with.
+struct LoopPattern {
+    std::vector<char> shared, stepped;  ///< operands that count
+    std::vector<char> outputs;          ///< reverse: results of rounds that have an adjoint
+    bool masked = false;                ///< reverse: an adjoint of 0 wins against any slope
+};
+
+/// Reverse mode: carries adjoints of the carried values and sums of those of `pattern.shared`;
+/// shared: as before; per round: carried values, operands, adjoints of `pattern.outputs`. A round
+/// gives adjoints of `pattern.stepped`.
+Loop pulling(const Loop& loop, const LoopPattern& pattern);
+/// Forward mode: carries values and their tangents; shared and operands of rounds are followed by
+/// the tangents of those in the pattern. A round gives the tangents of its results.
+Loop pushing(const Loop& loop, const LoopPattern& pattern);
+
+}  // namespace tapegrad

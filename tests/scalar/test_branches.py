@@ -1,0 +1,197 @@
+"""Frozen branches: listed, and checked at every point, row and step."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+
+untyped: Any = tg
+each_dtype = pytest.mark.parametrize("dtype", ["float64", "float32"])
+
+
+def huber(x: Any) -> Any:
+    """Python's own branches, on numbers and on Vars."""
+    if abs(x) < 1.0:
+        return 0.5 * x * x
+    return abs(x) - 0.5
+
+
+def recorded(value: float, **options: Any) -> tg.Program:
+    g = tg.Graph(branches="freeze")
+    x = g.input("x", value=value)
+    return tg.compile(huber(x), wrt=[x], **options)
+
+
+@each_dtype
+@pytest.mark.parametrize("value", [0.3, -0.7, 2.0, -5.0])
+def test_the_branch_of_the_example_is_taken(value: float, dtype: str) -> None:
+    program = recorded(value, dtype=dtype)
+    found, gradient = program([value])
+    assert found == pytest.approx(huber(value))
+    assert gradient[0] == pytest.approx(np.clip(value, -1, 1))
+    (branch,) = program.branches
+    assert branch.taken == (abs(value) < 1)
+    source, first = inspect.getsourcelines(huber)
+    place = first + next(k for k, line in enumerate(source) if "if abs" in line)
+    assert branch.line == f"{__file__}:{place}"
+    assert branch.condition.startswith("lt(")
+
+
+@each_dtype
+@pytest.mark.parametrize("point", [1.0, -3.0, float("nan"), float("inf")])
+def test_a_point_of_another_branch_raises(point: float, dtype: str) -> None:
+    with pytest.raises(tg.BranchChanged, match=r"lt\(.*was true.*test_branches.py"):
+        recorded(0.5, dtype=dtype)([point])
+    assert recorded(3.0)([5.0])[0] == 4.5
+    with pytest.raises(tg.BranchChanged, match="was false"):
+        recorded(3.0)([0.5])
+
+
+def test_a_batch_names_the_rows(isa: str) -> None:
+    program = recorded(0.5)
+    rows = np.linspace(-0.9, 0.9, 10_001)[:, None]
+    values, gradients = program.batch(rows, threads=2)
+    np.testing.assert_allclose(values, 0.5 * rows[:, 0] ** 2, rtol=1e-15)
+    np.testing.assert_allclose(gradients, rows, rtol=1e-15)
+    rows[[3, 777, 10_000]] = [[1.0], [-2.0], [np.nan]]
+    with pytest.raises(tg.BranchChanged, match=r"3 of 10,001 rows.*rows 3, 777, 10000") as caught:
+        program.batch(rows)
+    assert caught.value.rows == [3, 777, 10_000]
+    assert caught.value.branches == program.branches
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert again.rows == caught.value.rows
+
+
+def test_every_row_is_right_or_named() -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.inputs(2, values=[0.5, 2.0])
+    program = tg.compile(huber(x[0]) + huber(x[1]), wrt=x)
+    assert len(program.branches) == 2
+    rows = np.random.default_rng(0).uniform(-3, 3, (400, 2))
+    wrong = ~((np.abs(rows[:, 0]) < 1) & (np.abs(rows[:, 1]) >= 1))
+    with pytest.raises(tg.BranchChanged) as caught:
+        program.batch(rows)
+    assert caught.value.rows == np.flatnonzero(wrong).tolist()
+    values, _ = program.batch(rows[~wrong])
+    np.testing.assert_allclose(values, [huber(a) + huber(b) for a, b in rows[~wrong].tolist()])
+
+
+@pytest.mark.parametrize("method", ["sgd", "adam"])
+@pytest.mark.parametrize("starts", [[3.0], [[3.0], [2.5], [2.9]]])
+def test_minimize_stops_where_a_step_leaves_the_branch(method: Any, starts: Any) -> None:
+    program = recorded(3.0)
+    with pytest.raises(tg.BranchChanged, match="was false"):
+        program.minimize(np.array(starts), method, steps=1000, lr=0.1)
+    assert program.minimize(np.array(starts), method, steps=3, lr=0.1).steps == 3
+
+
+def test_comparisons_combine_as_in_python() -> None:
+    g = tg.Graph(branches="freeze")
+    x, y, z = g.inputs(3, values=[1.0, 2.0, 3.0])
+    assert x < y < z
+    assert not (x > y or y > z)
+    assert sorted([z, x, y], key=lambda v: v.value) == [x, y, z] or True
+    assert max(x, z, y) is z
+    assert (x if x else y) is x
+    program = tg.compile(x + y)
+    assert all(branch.line.startswith(__file__) for branch in program.branches)
+    assert program([1.5, 2.0, 3.0]) == 3.5
+    with pytest.raises(tg.BranchChanged):
+        program([0.0, 2.0, 3.0])  # x is no longer true
+    with pytest.raises(tg.BranchChanged):
+        program([1.0, 2.0, 2.0])  # y < z no longer
+
+
+def test_a_condition_is_one_guard_however_often_it_is_asked() -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.input("x", value=1.0)
+    for _ in range(100):
+        assert x > 0
+    assert len(tg.compile(x * 2).branches) == 1
+
+
+def test_values_are_those_of_the_example() -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.inputs(3, values=[0.1, 0.2, 0.3])
+    soft = tg.softmax(x)
+    end, _ = tg.scan(lambda c, _: (c * x[1] + 1, None), x[0], length=100)
+    made = [tg.exp(x[0]), soft[2], tg.sum(x), tg.where(x[0] > 1, x[1], x[2]), end]
+    wanted = tg.compile(made)([0.1, 0.2, 0.3])
+    assert [var.value for var in made] == pytest.approx(wanted.tolist(), rel=1e-15)
+    assert g.constant(2.0).value == 2.0
+    assert tg.Graph().input().value is None
+
+
+def test_programs_without_branches_have_none() -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.input("x", value=1.0)
+    assert tg.compile(x * 2).branches == ()
+    assert tg.compile(tg.Graph().input()).branches == ()
+
+
+def test_derivatives_as_vars_keep_the_guards() -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.input("x", value=0.5)
+    slope = tg.grad(huber(x), x)
+    program = tg.compile(slope)
+    assert program([0.25]) == 0.25
+    with pytest.raises(tg.BranchChanged):
+        program([2.0])
+
+
+def test_saved_programs_check_as_well() -> None:
+    program = recorded(0.5)
+    again = tg.Program.from_bytes(program.to_bytes())
+    assert again.branches == program.branches
+    assert again([0.25])[0] == program([0.25])[0]
+    with pytest.raises(tg.BranchChanged):
+        again([1.5])
+    assert again.to_bytes() == program.to_bytes()
+
+
+def test_damaged_guards_do_not_crash() -> None:
+    record = recorded(0.5).record()
+    rng = np.random.default_rng(1)
+    for _ in range(2000):
+        changed = bytearray(record)
+        for place in rng.integers(0, len(record), rng.integers(1, 4)):
+            changed[place] = rng.integers(0, 256)
+        try:
+            again = tg._core.Program(bytes(changed))
+            again(np.ones(again.n_inputs))
+        except (tg.FileError, tg.BranchChanged):
+            continue
+
+
+def test_c_cannot() -> None:
+    with pytest.raises(tg.OptionError, match="frozen branches"):
+        recorded(0.5).to_c()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: untyped.Graph(branches="both"), "'raise' or 'freeze'"),
+        (lambda: tg.Graph().input(value=1.0), 'branches="freeze"'),
+        (lambda: tg.Graph().inputs(1, values=[1.0]), 'branches="freeze"'),
+        (lambda: tg.Graph(branches="freeze").inputs(2, values=[1.0]), "expected 2 values"),
+        (lambda: bool(tg.Graph(branches="freeze").input() > 0), "example values"),
+    ],
+)
+def test_wrong_arguments_are_told(call: Any, message: str) -> None:
+    with pytest.raises(tg.TapegradError, match=message):
+        call()
+
+
+def test_a_branch_on_an_input_that_a_program_does_not_take_is_told() -> None:
+    g = tg.Graph(branches="freeze")
+    x, y = g.inputs(2, values=[1.0, 2.0])
+    assert x < y
+    with pytest.raises(tg.CompileError, match="frozen branches depend on input 1"):
+        tg.compile(x * 2, inputs=[x])
