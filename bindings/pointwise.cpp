@@ -359,7 +359,8 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
 
 // ---- views ------------------------------------------------------------------------------------
 
-/// A view with dimensions of one element repeated; some 2 us quicker than NumPy's own.
+/// A view with dimensions of one element repeated; some 2 us quicker than NumPy's own. Nobody may
+/// write there, where one element stands for several.
 nb::object expand(nb::handle object, const nb::tuple& shape) {
     const Item item = item_of("expand", object.ptr());
     if (!item.array) raise("DTypeError", "expand: expected an array");
@@ -379,9 +380,8 @@ nb::object expand(nb::handle object, const nb::tuple& shape) {
     }
     PyArray_Descr* descr = PyArray_DESCR(item.array);
     Py_INCREF(descr);
-    nb::object out = nb::steal(PyArray_NewFromDescr(
-        &PyArray_Type, descr, ndim + extra, sizes, strides, PyArray_DATA(item.array),
-        PyArray_FLAGS(item.array) & NPY_ARRAY_WRITEABLE, nullptr));
+    nb::object out = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, ndim + extra, sizes,
+                                                    strides, PyArray_DATA(item.array), 0, nullptr));
     if (!out.is_valid()) throw nb::python_error();
     if (PyArray_SetBaseObject(array_of(out), nb::borrow(object).release().ptr()) < 0)
         throw nb::python_error();

@@ -43,9 +43,7 @@ _PARTS = (
 _ENGINE = ("tapegrad.verbs", "tapegrad.scalar", "tapegrad.tensors")
 
 if TYPE_CHECKING:
-    from tapegrad import tensors as _tensors
     from tapegrad._core import functions as _functions
-    from tapegrad.tensors import *  # noqa: F403
     from tapegrad._core.functions import *  # noqa: F403
     from tapegrad.scalar import Branch as Branch
     from tapegrad.scalar import Graph as Graph
@@ -72,12 +70,25 @@ if TYPE_CHECKING:
     from tapegrad.scalar import to_dot as to_dot
     from tapegrad.scalar import value_and_grad as value_and_grad
     from tapegrad.scalar import vjp as vjp
-    from tapegrad.verbs import grad as grad
+    from tapegrad.tensors import *  # noqa: F403
+    from tapegrad.tensors.creation import *  # noqa: F403
+    from tapegrad.tensors.ops.attention import *  # noqa: F403
+    from tapegrad.tensors.ops.conv import *  # noqa: F403
+    from tapegrad.tensors.ops.elementwise import *  # type: ignore[no-redef]  # noqa: F403
+    from tapegrad.tensors.ops.index import *  # noqa: F403
+    from tapegrad.tensors.ops.loss import *  # noqa: F403
+    from tapegrad.tensors.ops.matmul import *  # noqa: F403
+    from tapegrad.tensors.ops.norm import *  # noqa: F403
+    from tapegrad.tensors.ops.pool import *  # noqa: F403
+    from tapegrad.tensors.ops.reduce import *  # type: ignore[no-redef]  # noqa: F403
+    from tapegrad.tensors.ops.shape import *  # noqa: F403
+    from tapegrad.tensors.ops.softmax import *  # type: ignore[no-redef]  # noqa: F403
+    from tapegrad.tensors.random import *  # noqa: F403
+    from tapegrad.verbs import grad as grad  # type: ignore[assignment]
     from tapegrad.verbs import gradcheck as gradcheck
 
     __all__ = ["errors"]
     __all__ += _functions.__all__
-    __all__ += _tensors.__all__
 else:
 
     def __getattr__(name: str) -> Any:

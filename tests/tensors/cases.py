@@ -105,6 +105,22 @@ class Case:
         placed, options = self.arguments(operands)
         return self.op.function or self.op.name, placed, options
 
+    def named(self) -> dict[str, Any] | None:
+        """Return operands and options by name; None where a function takes any number of them."""
+        operands = [(array, False) for array in self.arrays]
+        options = dict(self.sample.options)
+        named: dict[str, Any] = {}
+        for name, parameter in inspect.signature(self.function).parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                return None
+            if name == "tensors":
+                named[name], operands = list(operands), []
+            elif name in options:
+                named[name] = options.pop(name)
+            elif operands:
+                named[name] = operands.pop(0)
+        return named
+
     def tensors(self, device: str, layout: str = "contiguous") -> list[Any]:
         """Return the operands as tensors; those that can have gradients want one."""
         found = [tt.as_tensor(LAYOUTS[layout](each), device=device) for each in self.arrays]

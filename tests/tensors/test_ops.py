@@ -9,7 +9,7 @@ import pytest
 import tapegrad.tensors as tt
 from tests.oracles.torch import Torch, assert_equal
 from tests.tensors.cases import DEVICES, DTYPES, LAYOUTS, PUBLIC, RTOL, cases
-from tests.tensors.torch_calls import differentiate, weight
+from tests.tensors.torch_calls import differentiate, unknown_names, weight
 
 _ANSWERS: dict[tuple[str, str], Any] = {}
 
@@ -47,3 +47,19 @@ def test_values_and_gradients_are_those_of_pytorch(
             ours = [out.detach().numpy() for out in outs], gradients(outs, operands)
             assert_equal(ours, expected, RTOL[dtype], f"{name} {case.sample} {layout}")
             assert all(out.device.name == device for out in outs)
+
+
+#: PyTorch has these as methods only, or says nothing of the names.
+WITHOUT_NAMES = {"contiguous", "view", "where", "isfinite"}
+
+
+def test_arguments_have_the_names_of_pytorch(torch: Torch) -> None:
+    calls = {}
+    for op in PUBLIC.values():
+        name = op.function or op.name
+        for case in cases(op, "float32"):
+            named = case.named()
+            if named is not None and name not in WITHOUT_NAMES:
+                calls[name] = named
+    assert len(calls) > 90
+    assert torch(unknown_names, calls) == {}

@@ -44,6 +44,18 @@ def _argument(lib: Any, each: Any, operands: list[Any]) -> Any:
     return tensor
 
 
+def unknown_names(lib: Any, calls: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the calls by name that are refused, with the reason."""
+    found = {}
+    for name, given in calls.items():
+        arguments = {key: _argument(lib, each, []) for key, each in given.items()}
+        try:
+            function(lib, name)(**arguments)
+        except TypeError as error:
+            found[name] = str(error)
+    return found
+
+
 def function(lib: Any, name: str) -> Any:
     """Return PyTorch's function of this name, wherever it is."""
     for place in (lib.F, lib.tt, lib.tt.Tensor):
@@ -81,8 +93,21 @@ def _kind(lib: Any, op: str, a: Any, b: Any) -> str:
         return "error"
 
 
-def evaluate(lib: Any, expression: str, arrays: dict[str, Any]) -> Any:
+def evaluate(lib: Any, expression: str, arrays: dict[str, Any], *device: str) -> Any:
     """Return the value of an expression over arrays, `tt` and `F`, as an array."""
-    tensors = {name: lib.tt.tensor(array) for name, array in arrays.items()}
+    tensors = {name: _on(lib.tt.tensor(array), device) for name, array in arrays.items()}
     found = eval(expression, {"tt": lib.tt, "F": lib.F, **tensors})
     return [each.numpy() for each in found] if isinstance(found, (tuple, list)) else found.numpy()
+
+
+def _on(tensor: Any, device: tuple[str, ...]) -> Any:
+    return tensor.to(device[0]) if device else tensor
+
+
+def slopes(lib: Any, name: str, *device: str) -> Any:
+    """Return the gradient of a function at values where it has none or several."""
+    values = [0.0, 3.0, 3.0, 0.5, 100.0, 0.0]
+    x = _on(lib.tt.tensor(values, dtype=lib.tt.float64), device).requires_grad_()
+    y = lib.tt.maximum(x, x.detach().flip(0)) if name == "maximum" else getattr(x, name)()
+    y.sum().backward()
+    return x.grad.numpy()

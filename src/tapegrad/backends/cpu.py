@@ -8,6 +8,7 @@ An array is a NumPy array: its memory, shape and views are NumPy's, its arithmet
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -104,7 +105,7 @@ def _matmul(a: Array, b: Array) -> Array:
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
     if _fast(x):
         return _onednn.linear(x, weight, bias)
-    rows = _tensor.matmul(x.reshape(-1, x.shape[-1]), weight.T)
+    rows = _tensor.matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), weight.T)
     rows = rows if bias is None else pointwise.map2(_ADD, rows, bias, rows)
     return rows.reshape(*x.shape[:-1], weight.shape[0])
 

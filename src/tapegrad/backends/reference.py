@@ -63,7 +63,7 @@ ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "sigmoid": _sigmoid,
     "softplus": lambda a: np.logaddexp(a, np.zeros_like(a)),
     "relu": lambda a: np.maximum(a, 0),
-    "gelu": lambda a: 0.5 * a * _erfc(-a / math.sqrt(2)),
+    "gelu": lambda a: np.where(a < -40, -0.0, 0.5 * a * _erfc(-a / math.sqrt(2))),
     "erf": _erf,
     "erfc": _erfc,
     "abs": np.abs,
@@ -336,7 +336,9 @@ def _attention(
     scores = (q @ k.swapaxes(-1, -2)) * q.dtype.type(scale)
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
-    p = _softmax(scores if mask is None else scores + mask, -1).astype(q.dtype)
+    scores = scores if mask is None else scores + mask
+    nothing = np.isneginf(scores).all(-1, keepdims=True)  # a query that sees no key
+    p = np.where(nothing, 0, _softmax(scores, -1)).astype(q.dtype)
     return p @ v, p
 
 

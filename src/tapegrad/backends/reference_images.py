@@ -24,6 +24,11 @@ def _windows(
     return found[:, :, :: stride[0], :: stride[1], :: dilation[0], :: dilation[1]]
 
 
+def _grouped(x: Array, groups: int) -> Array:
+    """Split the channels of images into groups."""
+    return x.reshape(len(x), groups, x.shape[1] // groups, *x.shape[2:])
+
+
 def conv2d(
     x: Array,
     weight: Array,
@@ -36,9 +41,11 @@ def conv2d(
     """Return the convolution of images."""
     seen = _windows(x, weight.shape[2:], stride, padding, dilation)
     n, _, h, w = seen.shape[:4]
-    split = seen.reshape(n, groups, -1, *seen.shape[2:])
-    kernel = weight.reshape(groups, -1, *weight.shape[1:])
-    y = np.einsum("ngchwij,gocij->ngohw", split, kernel, optimize=True).reshape(n, -1, h, w)
+    split = _grouped(seen, groups)
+    kernel = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
+    y = np.einsum("ngchwij,gocij->ngohw", split, kernel, optimize=True).reshape(
+        n, len(weight), h, w
+    )
     return y if bias is None else y + bias.reshape(1, -1, 1, 1)
 
 
@@ -47,8 +54,7 @@ def weight_grad(
 ) -> Array:
     """Return the gradient of a convolution by its weight."""
     seen = _windows(x, shape[2:], stride, padding, dilation)[:, :, : g.shape[2], : g.shape[3]]
-    split = seen.reshape(len(x), groups, -1, *seen.shape[2:])
-    out = g.reshape(len(g), groups, -1, *g.shape[2:])
+    split, out = _grouped(seen, groups), _grouped(g, groups)
     return np.einsum("ngohw,ngchwij->gocij", out, split, optimize=True).reshape(shape)
 
 
@@ -60,8 +66,8 @@ def input_grad(
     padded = np.zeros(
         (n, groups, c // groups, height + 2 * padding[0], width + 2 * padding[1]), g.dtype
     )
-    split = g.reshape(n, groups, -1, *g.shape[2:])
-    kernel = weight.reshape(groups, -1, *weight.shape[1:])
+    split = _grouped(g, groups)
+    kernel = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
     for i in range(weight.shape[2]):
         for j in range(weight.shape[3]):
             part = np.einsum("ngohw,goc->ngchw", split, kernel[..., i, j], optimize=True)
@@ -102,7 +108,7 @@ def max_pool2d(
     """Return the largest element of each window, and where it is."""
     fill = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     seen = _pool_windows(x, kernel, stride, padding, dilation, ceil_mode, fill)
-    flat = seen.reshape(*seen.shape[:4], -1)
+    flat = seen.reshape(*seen.shape[:4], kernel[0] * kernel[1])
     best = flat.argmax(-1)
     rows = np.arange(seen.shape[2])[:, None] * stride[0] - padding[0]
     columns = np.arange(seen.shape[3]) * stride[1] - padding[1]
@@ -115,7 +121,8 @@ def max_pool2d(
 def max_pool2d_backward(g: Array, places: Array, shape: Any) -> Array:
     """Give gradients to where the largest elements were."""
     flat = np.zeros((*shape[:2], shape[2] * shape[3]), g.dtype)
-    index, given = (x.reshape(*shape[:2], -1) for x in (places, g))
+    count = g.shape[2] * g.shape[3]
+    index, given = (x.reshape(*shape[:2], count) for x in (places, g))
     np.add.at(flat, (*np.indices(index.shape)[:2], index), given)
     return flat.reshape(shape)
 

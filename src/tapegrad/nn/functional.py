@@ -1,6 +1,6 @@
 """The functions behind the modules, by PyTorch's names: the tensor engine's operations.
 
-Three of them take `inplace` here, which allows to overwrite the input. Nothing is overwritten: a
+Some of them take `inplace` here, which allows to overwrite the input. Nothing is overwritten: a
 result that nobody needs any more is let go at once anyway, and what gradients need must stay.
 """
 
@@ -11,7 +11,7 @@ from tapegrad.tensors.ops import elementwise
 from tapegrad.tensors.ops.attention import scaled_dot_product_attention
 from tapegrad.tensors.ops.conv import conv2d
 from tapegrad.tensors.ops.elementwise import gelu, sigmoid, softplus, tanh
-from tapegrad.tensors.ops.index import embedding
+from tapegrad.tensors.ops.index import embedding, one_hot
 from tapegrad.tensors.ops.loss import (
     binary_cross_entropy_with_logits,
     cross_entropy,
@@ -33,15 +33,18 @@ __all__ = [
     "conv2d",
     "cross_entropy",
     "dropout",
+    "elu",
     "embedding",
     "gelu",
     "l1_loss",
     "layer_norm",
+    "leaky_relu",
     "linear",
     "log_softmax",
     "max_pool2d",
     "mse_loss",
     "nll_loss",
+    "one_hot",
     "pad",
     "relu",
     "scaled_dot_product_attention",
@@ -61,6 +64,16 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """Return x * sigmoid(x)."""
     return elementwise.silu(input)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """Return x, or alpha * (exp(x) - 1) below 0."""
+    return elementwise.elu(input, alpha)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """Return x, or negative_slope * x below 0."""
+    return elementwise.leaky_relu(input, negative_slope)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -60,17 +60,6 @@ __all__ = [
     "set_grad_enabled",
     "set_num_threads",
 ]
-__all__ += creation.__all__
-__all__ += random.__all__
-__all__ += ops.attention.__all__
-__all__ += ops.conv.__all__
-__all__ += ops.elementwise.__all__
-__all__ += ops.index.__all__
-__all__ += ops.loss.__all__
-__all__ += ops.matmul.__all__
-__all__ += ops.norm.__all__
-__all__ += ops.pool.__all__
-__all__ += ops.reduce.__all__
-__all__ += ops.shape.__all__
-__all__ += ops.softmax.__all__
+for _part in (creation, random, *ops.FILES):
+    __all__ += _part.__all__
 set_tensors(Tensor, sys.modules[__name__])

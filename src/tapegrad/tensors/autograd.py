@@ -131,7 +131,7 @@ class Node(_core.NodeState):
         hooks: dict[int, list[Hook]] | None
         _operands: tuple[Any, ...] | None
         _results: tuple[Any, ...] | None
-        _cells: tuple[Any, ...] | None
+        _cells: list[Any] | None
 
     @property
     def needs(self) -> list[bool]:

@@ -34,6 +34,7 @@ class TensorBase(_core.TensorState):
         _node: Node | None
         _index: int
         _cell: list[int] | None
+        _seen: int
         _hooks: list[Hook] | None
         _accumulated: list[Any] | None
         grad: Tensor | None

@@ -161,27 +161,40 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
 
 
 def full_like(
-    x: Tensor, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Return one value everywhere, in the shape, type and device of another tensor."""
     return full(
-        x.shape, fill_value, dtype=dtype or x.dtype, device=x.device, requires_grad=requires_grad
+        input.shape,
+        fill_value,
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
     )
 
 
-def zeros_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Return zeros in the shape, type and device of another tensor."""
-    return full_like(x, 0, dtype=dtype, requires_grad=requires_grad)
+    return full_like(input, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(x: Tensor, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def ones_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Return ones in the shape, type and device of another tensor."""
-    return full_like(x, 1, dtype=dtype, requires_grad=requires_grad)
+    return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_like(x: Tensor, *, dtype: Any = None) -> Tensor:
+def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Return a tensor like another whose elements are not set."""
-    return empty(x.shape, dtype=dtype or x.dtype, device=x.device)
+    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device)
 
 
 # ---- sequences ----------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ class Tensor(TensorBase):
         return _DIV.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
 
     def __pow__(self, other: Any) -> Tensor:
-        return power(self, other) if isinstance(other, _NUMBERS) else _other(other)
+        return e.pow(self, other) if isinstance(other, _NUMBERS) else _other(other)
 
     def __rpow__(self, other: Any) -> Tensor:
         return _POW.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
@@ -170,7 +170,7 @@ class Tensor(TensorBase):
 
     def pow(self, exponent: Any) -> Tensor:
         """Return the elements raised to a power."""
-        return power(self, exponent)
+        return e.pow(self, exponent)
 
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of `other`."""
@@ -360,22 +360,6 @@ def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -
     return made
 
 
-def power(x: Tensor, exponent: Any) -> Tensor:
-    """Return the elements raised to a power; 2, 1/2 and the like by their shorter ways."""
-    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
-        if exponent == 2:
-            return e.square(x)
-        if exponent == 1:
-            return e.mul(x, 1)
-        if exponent == 0.5:
-            return e.sqrt(x)
-        if exponent == -1:
-            return e.reciprocal(x)
-        if exponent == 3:
-            return e.mul(e.square(x), x)
-    return _POW.binary(x, exponent)
-
-
 def _other(value: Any) -> Any:
     """Turn down operands that are neither numbers nor tensors."""
     if hasattr(value, "__array__") and getattr(value, "ndim", None) == 0:
@@ -432,4 +416,4 @@ _TO = _ToDevice(
     samples=[],
 )
 
-__all__ = ["DType", "Tensor", "define", "power", "wrap"]
+__all__ = ["DType", "Tensor", "define", "wrap"]

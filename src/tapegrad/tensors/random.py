@@ -147,31 +147,39 @@ def randperm(n: int, *, device: Any = None, generator: Generator | None = None) 
     return wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
 
 
-def rand_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def rand_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None
+) -> Tensor:
     """Return numbers from 0 to 1 in the shape, type and device of another tensor."""
-    return rand(x.shape, dtype=dtype or x.dtype, device=x.device, generator=generator)
+    return rand(
+        input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator
+    )
 
 
-def randn_like(x: Tensor, *, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randn_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None
+) -> Tensor:
     """Return normal numbers in the shape, type and device of another tensor."""
-    return randn(x.shape, dtype=dtype or x.dtype, device=x.device, generator=generator)
+    return randn(
+        input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator
+    )
 
 
-def bernoulli(x: Tensor, generator: Generator | None = None) -> Tensor:
+def bernoulli(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Return ones with the probabilities x, else zeros."""
-    return (rand_like(x, generator=generator) < x).to(x.dtype)
+    return (rand_like(input, generator=generator) < input).to(input.dtype)
 
 
-def dropout(x: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
     """Return x with a share p of its elements zero and the others scaled up by 1 / (1 - p)."""
     if not 0.0 <= p <= 1.0:
         raise OptionError(f"dropout: expected a probability from 0 to 1, got {p}")
     if not training or p == 0.0:
-        return x
+        return input
     if p == 1.0:
-        return x * 0.0
-    mask = _drawn("mask", (x.shape,), x.device, False, None, keep=1.0 - p)
-    return x * (mask.to(x.dtype) * (1.0 / (1.0 - p)))
+        return input * 0.0
+    mask = _drawn("mask", (input.shape,), input.device, False, None, keep=1.0 - p)
+    return input * (mask.to(input.dtype) * (1.0 / (1.0 - p)))
 
 
 __all__ = [

@@ -59,8 +59,13 @@ def _vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
 
 
 def _weights(q: Tensor, k: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """Return the weights of the keys; all 0 for a query that may look at none."""
     scores = matmul(q, k.transpose(-1, -2)) * scale
-    return (scores if mask is None else scores + mask).softmax(-1)
+    if mask is None:
+        return scores.softmax(-1)
+    nothing = _e.eq(mask.detach(), float("-inf")).all(-1, keepdim=True)
+    weights = _e.where(nothing, 0.0, scores + mask).softmax(-1)
+    return _e.where(nothing, 0.0, weights)
 
 
 _ATTENTION = define(
@@ -128,7 +133,8 @@ def attention_with_weights(
     """Return the result for (B, H, L, E) and the weights (B, H, L, S), both with gradients."""
     from tapegrad.tensors.random import dropout
 
-    weights = _weights(query, key, mask, 1.0 / math.sqrt(query.shape[-1]))
+    scores = matmul(query, key.transpose(-1, -2)) * (1.0 / math.sqrt(query.shape[-1]))
+    weights = (scores if mask is None else scores + mask).softmax(-1)
     weights = dropout(weights, dropout_p) if dropout_p > 0.0 else weights
     return matmul(weights, value), weights
 

@@ -128,7 +128,7 @@ _WEIGHT_GRAD: Op = define(
 
 
 def conv2d(
-    x: Tensor,
+    input: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,
     stride: Any = 1,
@@ -143,14 +143,14 @@ def conv2d(
     steps = _dims.pair("conv2d", "stride", stride, 1)
     spread = _dims.pair("conv2d", "dilation", dilation, 1)
     if isinstance(padding, str):
-        x, border = _named_padding(x, weight, padding, steps, spread)
+        input, border = _named_padding(input, weight, padding, steps, spread)
     else:
         border = _dims.pair("conv2d", "padding", padding)
-    batch = x.unsqueeze(0) if x.ndim == 3 else x
+    batch = input.unsqueeze(0) if input.ndim == 3 else input
     found: Tensor = _CONV2D(
         batch, weight, bias, stride=steps, padding=border, dilation=spread, groups=groups
     )
-    return found.squeeze(0) if x.ndim == 3 else found
+    return found.squeeze(0) if input.ndim == 3 else found
 
 
 def _named_padding(

@@ -68,10 +68,10 @@ for _line in _core.op_table():
 def _unary(name: str) -> Callable[[Tensor], Tensor]:
     op = TABLE[name]
 
-    def function(x: Tensor) -> Tensor:
-        if not isinstance(x, TensorBase):
-            raise DTypeError(f"{name}: expected a tensor, got {type(x).__name__}")
-        return op.unary(x)
+    def function(input: Tensor) -> Tensor:
+        if not isinstance(input, TensorBase):
+            raise DTypeError(f"{name}: expected a tensor, got {type(input).__name__}")
+        return op.unary(input)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element."
@@ -81,10 +81,10 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
 def _binary(name: str) -> Callable[[Any, Any], Tensor]:
     op = TABLE[name]
 
-    def function(a: Any, b: Any) -> Tensor:
-        if not (isinstance(a, TensorBase) or isinstance(b, TensorBase)):
-            raise DTypeError(f"{name}: expected at least one tensor, got {type(a).__name__}")
-        return op.binary(a, b)
+    def function(input: Any, other: Any) -> Tensor:
+        if not (isinstance(input, TensorBase) or isinstance(other, TensorBase)):
+            raise DTypeError(f"{name}: expected at least one tensor, got {type(input).__name__}")
+        return op.binary(input, other)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element; operands broadcast."
@@ -100,11 +100,51 @@ sin, cos, tan, asin, acos, atan, sinh, cosh, tanh = map(
 sigmoid, relu, erf, erfc, abs, sign, floor, ceil = map(
     _unary, ("sigmoid", "relu", "erf", "erfc", "abs", "sign", "floor", "ceil")
 )
-add, sub, mul, div, pow, atan2, hypot, minimum, maximum = map(
-    _binary, ("add", "sub", "mul", "div", "pow", "atan2", "hypot", "minimum", "maximum")
+mul, div, atan2, hypot, minimum, maximum = map(
+    _binary, ("mul", "div", "atan2", "hypot", "minimum", "maximum")
 )
+_plain_add, _plain_sub, _plain_pow = map(_binary, ("add", "sub", "pow"))
 lt, le, gt, ge, eq, ne = map(_binary, ("lt", "le", "gt", "ge", "eq", "ne"))
 _gelu, _softplus = map(_unary, ("gelu", "softplus"))
+
+
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Return a + alpha * b, element by element; operands broadcast."""
+    return _plain_add(input, other if alpha == 1 else other * alpha)
+
+
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """Return a - alpha * b, element by element; operands broadcast."""
+    return _plain_sub(input, other if alpha == 1 else other * alpha)
+
+
+def pow(input: Any, exponent: Any) -> Tensor:
+    """Return the elements raised to a power; 2, 1/2 and the like by their shorter ways."""
+    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
+        if (shorter := _POWERS.get(exponent)) is not None:
+            return shorter(input)
+        if isinstance(exponent, int) and exponent >= 0 and not input.is_floating_point():
+            return _whole_power(input, exponent)
+    return _plain_pow(input, exponent)
+
+
+#: Powers that need no logarithm.
+_POWERS: dict[float, Callable[[Any], Tensor]] = {
+    -1: lambda x: div(1.0, x),
+    0.5: sqrt,
+    1: lambda x: mul(x, 1),
+    2: square,
+    3: lambda x: mul(square(x), x),
+}
+
+
+def _whole_power(x: Tensor, exponent: int) -> Tensor:
+    """Multiply whole numbers, which stay whole, by squares of squares."""
+    found = add(mul(x, 0), 1)
+    while exponent:
+        found = mul(found, x) if exponent % 2 else found
+        x, exponent = square(x), exponent // 2
+    return found
 
 
 def _where_rule(c: Tensor, a: Tensor, b: Tensor) -> None:
@@ -134,19 +174,19 @@ _WHERE = define(
 )
 
 
-def where(condition: Tensor, a: Any, b: Any) -> Tensor:
+def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """Return a where the condition holds, else b; what is not chosen gets no gradient."""
     from tapegrad.tensors.creation import scalar_like
 
-    like: Any = next((x for x in (a, b) if isinstance(x, TensorBase)), condition)
-    found: Tensor = _WHERE(condition, scalar_like(a, like), scalar_like(b, like))
+    like: Any = next((x for x in (input, other) if isinstance(x, TensorBase)), condition)
+    found: Tensor = _WHERE(condition, scalar_like(input, like), scalar_like(other, like))
     return found
 
 
 @composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))
-def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Return x with `value` where the mask holds."""
-    return where(mask, value, x)
+    return where(mask, value, input)
 
 
 @composite(
@@ -156,63 +196,63 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     Sample((3, 4), (4,), (3, 1)),
     benchmark="clip",
 )
-def clamp(x: Tensor, min: Any = None, max: Any = None) -> Tensor:
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
     if min is None and max is None:
         raise DTypeError("clamp: expected min, max or both, got neither")
     if min is not None:
-        x = where(lt(x, min), min, x)
+        input = where(lt(input, min), min, input)
     if max is not None:
-        x = where(gt(x, max), max, x)
-    return x
+        input = where(gt(input, max), max, input)
+    return input
 
 
 @composite(Sample(Draw((3, 4), 0.3, 2)))
-def reciprocal(x: Tensor) -> Tensor:
+def reciprocal(input: Tensor) -> Tensor:
     """Return 1 / x."""
-    return div(1.0, x)
+    return div(1.0, input)
 
 
 @composite(Sample(Draw((3, 4), 0.3, 2)), benchmark="rsqrt")
-def rsqrt(x: Tensor) -> Tensor:
+def rsqrt(input: Tensor) -> Tensor:
     """Return 1 / sqrt(x)."""
-    return div(1.0, sqrt(x))
+    return div(1.0, sqrt(input))
 
 
 @composite(Sample(Draw((3, 4), 0, 2, "bool")), Sample(Draw((3, 4), 0, 3, "int64")))
-def logical_not(x: Tensor) -> Tensor:
+def logical_not(input: Tensor) -> Tensor:
     """Return whether each element is 0."""
-    return eq(x, 0)
+    return eq(input, 0)
 
 
 @composite(Sample(Draw((3, 4), 0, 2, "bool"), Draw((4,), 0, 2, "bool")))
-def logical_and(a: Tensor, b: Tensor) -> Tensor:
+def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """Return whether both elements are not 0."""
-    return mul(ne(a, 0), ne(b, 0))
+    return mul(ne(input, 0), ne(other, 0))
 
 
 @composite(Sample(Draw((3, 4), 0, 2, "bool"), Draw((4,), 0, 2, "bool")))
-def logical_or(a: Tensor, b: Tensor) -> Tensor:
+def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """Return whether one of both elements is not 0."""
-    return maximum(ne(a, 0), ne(b, 0))
+    return maximum(ne(input, 0), ne(other, 0))
 
 
 @composite(Sample((3, 4)))
-def isnan(x: Tensor) -> Tensor:
+def isnan(input: Tensor) -> Tensor:
     """Return which elements are NaN."""
-    return ne(x, x)
+    return ne(input, input)
 
 
 @composite(Sample((3, 4)))
-def isinf(x: Tensor) -> Tensor:
+def isinf(input: Tensor) -> Tensor:
     """Return which elements are infinite."""
-    return eq(abs(x), float("inf"))
+    return eq(abs(input), float("inf"))
 
 
 @composite(Sample((3, 4)))
-def isfinite(x: Tensor) -> Tensor:
+def isfinite(input: Tensor) -> Tensor:
     """Return which elements are neither infinite nor NaN."""
-    return lt(abs(x), float("inf"))
+    return lt(abs(input), float("inf"))
 
 
 @elementwise
@@ -244,41 +284,41 @@ def _scaled_softplus(x: Any, beta: Any, threshold: Any) -> Any:
 
 
 @composite(Sample((3, 4)), Sample(()), benchmark="silu")
-def silu(x: Tensor) -> Tensor:
+def silu(input: Tensor) -> Tensor:
     """Return x * sigmoid(x)."""
-    found: Tensor = _silu(x)
+    found: Tensor = _silu(input)
     return found
 
 
 @composite(Sample((3, 4), approximate="tanh"), Sample((3, 4), approximate="none"))
-def gelu(x: Tensor, approximate: str = "none") -> Tensor:
+def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """Return x times the normal distribution of x, or its approximation by tanh."""
     if approximate not in ("none", "tanh"):
         raise DTypeError(f"gelu: expected approximate 'none' or 'tanh', got {approximate!r}")
-    found: Tensor = _gelu(x) if approximate == "none" else _tanh_gelu(x)
+    found: Tensor = _gelu(input) if approximate == "none" else _tanh_gelu(input)
     return found
 
 
 @composite(Sample((3, 4)), Sample((3, 4), negative_slope=0.2), benchmark="leaky_relu")
-def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
+def leaky_relu(input: Tensor, negative_slope: float = 0.01) -> Tensor:
     """Return x, or negative_slope * x below 0."""
-    found: Tensor = _sloped_relu(x, negative_slope)
+    found: Tensor = _sloped_relu(input, negative_slope)
     return found
 
 
 @composite(Sample((3, 4)), Sample((3, 4), alpha=0.5), benchmark="elu")
-def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
+def elu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """Return x, or alpha * (exp(x) - 1) below 0."""
-    found: Tensor = _elu(x, alpha)
+    found: Tensor = _elu(input, alpha)
     return found
 
 
 @composite(
     Sample((3, 4)), Sample((3, 4), beta=2.0), Sample((3, 4), threshold=0.5), benchmark="softplus"
 )
-def softplus(x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """Return log(1 + exp(beta * x)) / beta, and x itself where beta * x is above the threshold."""
-    found: Tensor = _scaled_softplus(x, beta, threshold)
+    found: Tensor = _scaled_softplus(input, beta, threshold)
     return found
 
 

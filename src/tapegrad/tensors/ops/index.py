@@ -12,6 +12,7 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.ops.matmul import as_rows
 from tapegrad.tensors.ops.shape import view_of
 from tapegrad.tensors.registry import Draw, Op, Sample, common_device, define, moved
 
@@ -71,16 +72,16 @@ _PUT_ADD: Op = define(
 )
 
 
-def getitem(x: Tensor, index: Any) -> Tensor:
+def getitem(input: Tensor, index: Any) -> Tensor:
     """Return x[index]: a view for slices and whole numbers, a copy for lists and masks."""
-    items, advanced = _plain(x, index)
+    items, advanced = _plain(input, index)
     try:
         if advanced:
-            found: Tensor = _TAKE(x, index=items)
+            found: Tensor = _TAKE(input, index=items)
             return found
-        return view_of(_SLICE, x, index=items)
+        return view_of(_SLICE, input, index=items)
     except IndexError as error:
-        raise IndexError(f"x[...]: {error}, shape {x.shape}") from None
+        raise IndexError(f"x[...]: {error}, shape {input.shape}") from None
 
 
 def _plain(x: Tensor, index: Any) -> tuple[Any, bool]:
@@ -109,18 +110,18 @@ def _item(each: Any) -> Any:
         raise DTypeError(f"x[...]: {type(each).__name__} is no index") from None
 
 
-def setitem(x: Tensor, index: Any, value: Any) -> None:
+def setitem(input: Tensor, index: Any, value: Any) -> None:
     """Write into x[index] in place."""
     from tapegrad.tensors.creation import scalar_like
 
-    items, _ = _plain(x, index)
-    source = scalar_like(value, x)
-    common_device("x[...] = y", (x, source))
-    if x._requires_grad or source._requires_grad:
-        _recorded_setitem(x, items, source)
+    items, _ = _plain(input, index)
+    source = scalar_like(value, input)
+    common_device("x[...] = y", (input, source))
+    if input._requires_grad or source._requires_grad:
+        _recorded_setitem(input, items, source)
         return
-    x._array[items] = source._array
-    x._changed()
+    input._array[items] = source._array
+    input._changed()
 
 
 def _recorded_setitem(x: Tensor, items: Any, source: Tensor) -> None:
@@ -203,17 +204,17 @@ _SCATTER_ADD = define(
 )
 
 
-def gather(x: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return x[i, index[i, j]] for dim 1, and so on: one element per index."""
-    found: Tensor = _GATHER(x, index, dim=_dims.one("gather", dim, x.ndim))
+    found: Tensor = _GATHER(input, index, dim=_dims.one("gather", dim, input.ndim))
     return found
 
 
-def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Return x with src[i, j] added to x[i, index[i, j]] for dim 1, and so on."""
     if src.shape != index.shape:
         raise ShapeError(f"scatter_add: expected src of shape {index.shape}, got {src.shape}")
-    found: Tensor = _SCATTER_ADD(x, index, src, dim=_dims.one("scatter_add", dim, x.ndim))
+    found: Tensor = _SCATTER_ADD(input, index, src, dim=_dims.one("scatter_add", dim, input.ndim))
     return found
 
 
@@ -257,16 +258,16 @@ _INDEX_ADD: Op = define(
 )
 
 
-def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return slices of x along a dimension, one per index."""
-    found: Tensor = _INDEX_SELECT(x, index, dim=_dims.one("index_select", dim, x.ndim))
+    found: Tensor = _INDEX_SELECT(input, index, dim=_dims.one("index_select", dim, input.ndim))
     return found
 
 
 def _embedding_vjp(node: Node, g: Tensor) -> tuple[Any, None]:
     index, padding = node.inputs[1], node.attrs["padding_idx"]
     flat = index.reshape((-1,))
-    rows = g.reshape((-1, g.shape[-1]))
+    rows = as_rows(g)
     if padding >= 0:
         rows = rows * (flat != padding).to(g.dtype).reshape((-1, 1))
     return _INDEX_ADD(rows, flat, dim=0, size=node.shapes[0][0]), None
@@ -290,38 +291,38 @@ _EMBEDDING = define(
 )
 
 
-def embedding(x: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
+def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
     """Return the rows of `weight` that x names; the row `padding_idx` gets no gradient."""
     rows = weight.shape[0] if weight.ndim else 0
     place = -1 if padding_idx is None else padding_idx + rows * (padding_idx < 0)
     if padding_idx is not None and not 0 <= place < rows:
         raise ShapeError(f"embedding: padding_idx {padding_idx} is no row of {weight.shape}")
-    found: Tensor = _EMBEDDING(weight, x, padding_idx=place)
+    found: Tensor = _EMBEDDING(weight, input, padding_idx=place)
     return found
 
 
 @composite(Sample(Draw((2, 3), 0, 5, "int64"), num_classes=5))
-def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
+def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Return a 1 at the place of each index among `num_classes` zeros."""
     from tapegrad.tensors.creation import arange
     from tapegrad.tensors.ops.elementwise import eq
 
-    _check_index("one_hot", x)
-    count = num_classes if num_classes >= 0 else int(x.max().item()) + 1
-    classes = arange(count, dtype=x.dtype, device=x.device)
-    return eq(x.reshape((*x.shape, 1)), classes).to("int64")
+    _check_index("one_hot", input)
+    count = num_classes if num_classes >= 0 else int(input.max().item()) + 1
+    classes = arange(count, dtype=input.dtype, device=input.device)
+    return eq(input.reshape((*input.shape, 1)), classes).to("int64")
 
 
 @composite(Sample((3, 4)), Sample((2, 3, 3), diagonal=1))
-def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """Return x with zeros above a diagonal of the last two dimensions."""
-    return _triangle(x, diagonal, below=True)
+    return _triangle(input, diagonal, below=True)
 
 
 @composite(Sample((3, 4)), Sample((2, 3, 3), diagonal=-1), benchmark="triu")
-def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """Return x with zeros below a diagonal of the last two dimensions."""
-    return _triangle(x, diagonal, below=False)
+    return _triangle(input, diagonal, below=False)
 
 
 def _triangle(x: Tensor, diagonal: int, below: bool) -> Tensor:

@@ -42,22 +42,23 @@ def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
     benchmark="nll_loss",
 )
 def nll_loss(
-    x: Tensor,
+    input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
     """Return minus the log-probabilities x (N, C, ...) of the target classes (N, ...)."""
-    classes = 1 if x.ndim > 1 else 0
-    if target.shape != (*x.shape[:classes], *x.shape[classes + 1 :]):
+    classes = 1 if input.ndim > 1 else 0
+    if target.shape != (*input.shape[:classes], *input.shape[classes + 1 :]):
         raise ShapeError(
-            f"nll_loss: expected x (N, C, ...) and target (N, ...), got {x.shape}, {target.shape}"
+            f"nll_loss: expected input (N, C, ...) and target (N, ...), got {input.shape} "
+            f"and {target.shape}"
         )
     counted = target != ignore_index
     known = _e.where(counted, target, 0)
-    picked = -gather(x, classes, known.unsqueeze(classes)).squeeze(classes)
-    factors = counted.to(x.dtype)
+    picked = -gather(input, classes, known.unsqueeze(classes)).squeeze(classes)
+    factors = counted.to(input.dtype)
     if weight is not None:
         factors = factors * weight[known]
     loss = _e.where(counted, picked, 0.0) * factors
@@ -88,7 +89,7 @@ def nll_loss(
     benchmark="cross_entropy",
 )
 def cross_entropy(
-    x: Tensor,
+    input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -98,8 +99,8 @@ def cross_entropy(
     """Return the cross entropy of scores x (N, C, ...) and classes, or probabilities of classes.
 
     Args:
-        x: Scores, not normalised.
-        target: Classes (N, ...), or probabilities of the shape of x.
+        input: Scores, not normalised.
+        target: Classes (N, ...), or probabilities of the shape of the scores.
         weight: A factor per class.
         ignore_index: A class that does not count.
         reduction: "mean", "sum" or "none".
@@ -108,8 +109,8 @@ def cross_entropy(
     """
     if not 0.0 <= label_smoothing <= 1.0:
         raise OptionError(f"cross_entropy: label_smoothing is from 0 to 1, got {label_smoothing}")
-    classes = 1 if x.ndim > 1 else 0
-    logs = log_softmax(x, classes)
+    classes = 1 if input.ndim > 1 else 0
+    logs = log_softmax(input, classes)
     if target.is_floating_point():
         return _soft(logs, target, weight, classes, reduction, label_smoothing)
     hard = nll_loss(logs, target, weight, ignore_index, reduction)
@@ -119,13 +120,13 @@ def cross_entropy(
     spread = logs if weight is None else logs * _wide(weight, logs, classes)
     smooth = _e.where(counted, -spread.sum(classes), 0.0)
     if reduction == "mean":
-        factors = counted.to(x.dtype)
+        factors = counted.to(input.dtype)
         if weight is not None:
             factors = factors * weight[_e.where(counted, target, 0)]
         smooth = smooth.sum() / factors.sum()
     else:
         smooth = _reduced(smooth, reduction)
-    return hard * (1 - label_smoothing) + smooth * (label_smoothing / x.shape[classes])
+    return hard * (1 - label_smoothing) + smooth * (label_smoothing / input.shape[classes])
 
 
 def _wide(weight: Tensor, x: Tensor, classes: int) -> Tensor:
@@ -153,17 +154,17 @@ def _soft(
 
 
 @composite(Sample((3, 4), (3, 4)), Sample((3,), (3,), reduction="sum"), benchmark="mse_loss")
-def mse_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Return the squares of the differences."""
-    _same_shape("mse_loss", x, target)
-    return _reduced(_e.square(x - target), reduction)
+    _same_shape("mse_loss", input, target)
+    return _reduced(_e.square(input - target), reduction)
 
 
 @composite(Sample((3, 4), (3, 4)), Sample((3,), (3,), reduction="none"), benchmark="l1_loss")
-def l1_loss(x: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
+def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """Return the absolute differences."""
-    _same_shape("l1_loss", x, target)
-    return _reduced(_e.abs(x - target), reduction)
+    _same_shape("l1_loss", input, target)
+    return _reduced(_e.abs(input - target), reduction)
 
 
 @elementwise
@@ -180,15 +181,15 @@ def _bce_with_logits(x: Any, y: Any, positive: Any) -> Any:
     benchmark="bce_with_logits",
 )
 def binary_cross_entropy_with_logits(
-    x: Tensor,
+    input: Tensor,
     target: Tensor,
     weight: Tensor | None = None,
     reduction: str = "mean",
     pos_weight: Tensor | None = None,
 ) -> Tensor:
     """Return the cross entropy of scores x and targets from 0 to 1, element by element."""
-    _same_shape("binary_cross_entropy_with_logits", x, target)
-    loss: Tensor = _bce_with_logits(x, target, 1.0 if pos_weight is None else pos_weight)
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    loss: Tensor = _bce_with_logits(input, target, 1.0 if pos_weight is None else pos_weight)
     return _reduced(loss if weight is None else loss * weight, reduction)
 
 

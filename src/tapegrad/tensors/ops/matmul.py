@@ -23,6 +23,11 @@ def _check_types(op: str, *tensors: Tensor | None) -> None:
         raise DTypeError(f"{op}: expected tensors of one floating point type, got {names}")
 
 
+def as_rows(x: Tensor) -> Tensor:
+    """Return x as one matrix: all of its last dimensions below each other."""
+    return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
+
+
 def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
     x, y = a._array.shape, b._array.shape
     if len(x) != len(y) or x[-1] != y[-2] or x[:-2] != y[:-2]:
@@ -66,26 +71,26 @@ _MATMUL = define(
 )
 
 
-def matmul(a: Tensor, b: Tensor) -> Tensor:
+def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Return the product of vectors, matrices or stacks of matrices, which broadcast."""
-    if a._array.ndim == b._array.ndim == 2:
-        plain: Tensor = _MATMUL(a, b)
+    if input._array.ndim == other._array.ndim == 2:
+        plain: Tensor = _MATMUL(input, other)
         return plain
-    if not a.ndim or not b.ndim:
+    if not input.ndim or not other.ndim:
         raise ShapeError("matmul: expected at least one dimension; use * for numbers")
-    first = a.reshape((1, -1)) if a.ndim == 1 else a
-    second = b.reshape((-1, 1)) if b.ndim == 1 else b
+    first = input.reshape((1, -1)) if input.ndim == 1 else input
+    second = other.reshape((-1, 1)) if other.ndim == 1 else other
     if first.shape[-1] != second.shape[-2]:
-        raise ShapeError(f"matmul: shapes {a.shape} and {b.shape} do not fit")
+        raise ShapeError(f"matmul: shapes {input.shape} and {other.shape} do not fit")
     found = _stacked(first, second)
-    if a.ndim == 1:
+    if input.ndim == 1:
         found = found.squeeze(-2)
-    return found.squeeze(-1) if b.ndim == 1 else found
+    return found.squeeze(-1) if other.ndim == 1 else found
 
 
 def _stacked(a: Tensor, b: Tensor) -> Tensor:
     if b.ndim == 2 and a.ndim > 2:  # one matrix for all: a single product
-        flat: Tensor = _MATMUL(a.reshape((-1, a.shape[-1])), b)
+        flat: Tensor = _MATMUL(as_rows(a), b)
         return flat.reshape((*a.shape[:-1], b.shape[-1]))
     batch = _dims.broadcast("matmul", a.shape[:-2], b.shape[:-2])
     found: Tensor = _MATMUL(a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:])))
@@ -93,19 +98,21 @@ def _stacked(a: Tensor, b: Tensor) -> Tensor:
 
 
 @composite(Sample((3, 4), (4, 5)))
-def mm(a: Tensor, b: Tensor) -> Tensor:
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the product of two matrices."""
-    if a.ndim != 2 or b.ndim != 2:
-        raise ShapeError(f"mm: expected two matrices, got {a.shape} and {b.shape}")
-    return matmul(a, b)
+    if input.ndim != 2 or mat2.ndim != 2:
+        raise ShapeError(f"mm: expected two matrices, got {input.shape} and {mat2.shape}")
+    return matmul(input, mat2)
 
 
 @composite(Sample((2, 3, 4), (2, 4, 5)), benchmark="bmm")
-def bmm(a: Tensor, b: Tensor) -> Tensor:
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the products of two stacks of matrices."""
-    if a.ndim != 3 or b.ndim != 3:
-        raise ShapeError(f"bmm: expected two stacks of matrices, got {a.shape} and {b.shape}")
-    return matmul(a, b)
+    if input.ndim != 3 or mat2.ndim != 3:
+        raise ShapeError(
+            f"bmm: expected two stacks of matrices, got {input.shape} and {mat2.shape}"
+        )
+    return matmul(input, mat2)
 
 
 def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
@@ -123,10 +130,10 @@ def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, .
 def _linear_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
     x, weight, _ = node.inputs
     needs = node.needs
-    rows = g.reshape((-1, g.shape[-1]))
+    rows = as_rows(g)
     return (
         matmul(rows, weight).reshape(node.shapes[0]) if needs[0] else None,
-        matmul(rows.transpose(0, 1), x.reshape((-1, x.shape[-1]))) if needs[1] else None,
+        matmul(rows.transpose(0, 1), as_rows(x)) if needs[1] else None,
         rows.sum(0) if needs[2] else None,
     )
 
@@ -149,9 +156,9 @@ _LINEAR = define(
 )
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x @ weight.T + bias."""
-    found: Tensor = _LINEAR(x, weight, bias)
+    found: Tensor = _LINEAR(input, weight, bias)
     return found
 
 

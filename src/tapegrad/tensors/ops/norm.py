@@ -99,7 +99,7 @@ _BATCH = define(
     benchmark="batch_norm",
 )
 def batch_norm(
-    x: Tensor,
+    input: Tensor,
     running_mean: Tensor | None,
     running_var: Tensor | None,
     weight: Tensor | None = None,
@@ -113,12 +113,12 @@ def batch_norm(
     When training, by the statistics of x, of which the running ones take a part; else by the
     running ones.
     """
-    _channels(x, running_mean, running_var, weight, bias)
+    _channels(input, running_mean, running_var, weight, bias)
     if not training and running_mean is not None and running_var is not None:
-        return _by_statistics(x, running_mean, running_var, weight, bias, eps)
-    y, mean, var, _ = _BATCH(x, weight, bias, eps=eps)
+        return _by_statistics(input, running_mean, running_var, weight, bias, eps)
+    y, mean, var, _ = _BATCH(input, weight, bias, eps=eps)
     if training and running_mean is not None and running_var is not None:
-        count = x.numel() // x.shape[1]
+        count = input.numel() // input.shape[1]
         with no_grad():
             running_mean.mul_(1 - momentum).add_(mean.detach() * momentum)
             unbiased = var.detach() * (momentum * count / (count - 1))
@@ -204,7 +204,7 @@ _LAYER = define(
 
 
 def layer_norm(
-    x: Tensor,
+    input: Tensor,
     normalized_shape: int | Sequence[int],
     weight: Tensor | None = None,
     bias: Tensor | None = None,
@@ -212,9 +212,9 @@ def layer_norm(
 ) -> Tensor:
     """Return x normalised over its last dimensions, which have this shape."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not shape or x.shape[-len(shape) :] != shape or not math.prod(shape):
-        raise ShapeError(f"layer_norm: expected last dimensions {shape}, got {x.shape}")
-    found: Tensor = _LAYER(x, weight, bias, dims=len(shape), eps=eps)[0]
+    if not shape or input.shape[-len(shape) :] != shape or not math.prod(shape):
+        raise ShapeError(f"layer_norm: expected last dimensions {shape}, got {input.shape}")
+    found: Tensor = _LAYER(input, weight, bias, dims=len(shape), eps=eps)[0]
     return found
 
 

@@ -143,7 +143,7 @@ def _batched(x: Tensor) -> Tensor:
 
 
 def max_pool2d(
-    x: Tensor,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -154,20 +154,20 @@ def max_pool2d(
     """Return the largest element of each window; with return_indices also where it is."""
     kernel = _dims.pair("max_pool2d", "kernel_size", kernel_size, 1)
     values, places = _MAX(
-        _batched(x),
+        _batched(input),
         kernel=kernel,
         stride=kernel if stride is None else _dims.pair("max_pool2d", "stride", stride, 1),
         padding=_dims.pair("max_pool2d", "padding", padding),
         dilation=_dims.pair("max_pool2d", "dilation", dilation, 1),
         ceil_mode=ceil_mode,
     )
-    if x.ndim == 3:
+    if input.ndim == 3:
         values, places = values.squeeze(0), places.squeeze(0)
     return (values, places) if return_indices else values
 
 
 def avg_pool2d(
-    x: Tensor,
+    input: Tensor,
     kernel_size: Any,
     stride: Any = None,
     padding: Any = 0,
@@ -177,28 +177,28 @@ def avg_pool2d(
     """Return the mean of each window, with or without the border's zeros."""
     kernel = _dims.pair("avg_pool2d", "kernel_size", kernel_size, 1)
     found: Tensor = _AVERAGE(
-        _batched(x),
+        _batched(input),
         kernel=kernel,
         stride=kernel if stride is None else _dims.pair("avg_pool2d", "stride", stride, 1),
         padding=_dims.pair("avg_pool2d", "padding", padding),
         ceil_mode=ceil_mode,
         count_include_pad=count_include_pad,
     )
-    return found.squeeze(0) if x.ndim == 3 else found
+    return found.squeeze(0) if input.ndim == 3 else found
 
 
-def adaptive_avg_pool2d(x: Tensor, output_size: Any) -> Tensor:
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Return means of windows that cover the image; None keeps a size."""
-    if x.ndim not in (3, 4):
-        raise ShapeError(f"adaptive_avg_pool2d: expected images, got {x.shape}")
+    if input.ndim not in (3, 4):
+        raise ShapeError(f"adaptive_avg_pool2d: expected images, got {input.shape}")
     wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
     sizes = [
-        have if want is None else want for want, have in zip(wanted, x.shape[-2:], strict=True)
+        have if want is None else want for want, have in zip(wanted, input.shape[-2:], strict=True)
     ]
     found: Tensor = _ADAPTIVE(
-        _batched(x), size=_dims.pair("adaptive_avg_pool2d", "output_size", sizes, 1)
+        _batched(input), size=_dims.pair("adaptive_avg_pool2d", "output_size", sizes, 1)
     )
-    return found.squeeze(0) if x.ndim == 3 else found
+    return found.squeeze(0) if input.ndim == 3 else found
 
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]

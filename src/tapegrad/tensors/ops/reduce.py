@@ -197,28 +197,30 @@ class Extreme(NamedTuple):
     indices: Tensor
 
 
-def sum(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the sum over dimensions, of all elements if none is named."""
-    x = x if dtype is None else x.to(dtype)
-    found: Tensor = _SUM(x, dims=_dims.several("sum", dim, x.ndim), keepdim=keepdim)
+    input = input if dtype is None else input.to(dtype)
+    found: Tensor = _SUM(input, dims=_dims.several("sum", dim, input.ndim), keepdim=keepdim)
     return found
 
 
 @composite(*_SAMPLES, benchmark="mean")
-def mean(x: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the mean over dimensions, of all elements if none is named."""
-    x = x if dtype is None else x.to(dtype)
-    if not x.is_floating_point():
-        raise DTypeError(f"mean: expected a floating point tensor, got {x.dtype}; use x.to(float)")
-    dims = _dims.several("mean", dim, x.ndim)
-    total: Tensor = _SUM(x, dims=dims, keepdim=keepdim)
-    count = math.prod(x.shape[d] for d in dims)
+    input = input if dtype is None else input.to(dtype)
+    if not input.is_floating_point():
+        raise DTypeError(
+            f"mean: expected a floating point tensor, got {input.dtype}; use x.to(float)"
+        )
+    dims = _dims.several("mean", dim, input.ndim)
+    total: Tensor = _SUM(input, dims=dims, keepdim=keepdim)
+    count = math.prod(input.shape[d] for d in dims)
     return total / count if count else total * float("nan")
 
 
-def prod(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the product over dimensions, of all elements if none is named."""
-    found: Tensor = _PROD(x, dims=_dims.several("prod", dim, x.ndim), keepdim=keepdim)
+    found: Tensor = _PROD(input, dims=_dims.several("prod", dim, input.ndim), keepdim=keepdim)
     return found
 
 
@@ -229,7 +231,7 @@ def prod(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     benchmark="var",
 )
 def var(
-    x: Tensor,
+    input: Tensor,
     dim: Any = None,
     unbiased: bool = True,
     keepdim: bool = False,
@@ -237,17 +239,17 @@ def var(
     correction: Any = None,
 ) -> Tensor:
     """Return the variance over dimensions; `correction` is taken from the number of elements."""
-    dims = _dims.several("var", dim, x.ndim)
+    dims = _dims.several("var", dim, input.ndim)
     less = (1 if unbiased else 0) if correction is None else correction
-    deviation = x - mean(x, dims, keepdim=True)
+    deviation = input - mean(input, dims, keepdim=True)
     total: Tensor = _SUM(deviation * deviation, dims=dims, keepdim=keepdim)
-    count = math.prod(x.shape[d] for d in dims) - less
+    count = math.prod(input.shape[d] for d in dims) - less
     return total / count if count > 0 else total * float("nan")
 
 
 @composite(*_SAMPLES[:4], Sample((3, 4), dim=1, correction=0))
 def std(
-    x: Tensor,
+    input: Tensor,
     dim: Any = None,
     unbiased: bool = True,
     keepdim: bool = False,
@@ -255,29 +257,30 @@ def std(
     correction: Any = None,
 ) -> Tensor:
     """Return the standard deviation over dimensions."""
-    return _e.sqrt(var(x, dim, unbiased, keepdim, correction=correction))
+    return _e.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
 
 
-def amax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the largest elements over dimensions; ties share the gradient."""
     found: Tensor = _AMAX(
-        _filled("amax", x), dims=_dims.several("amax", dim, x.ndim), keepdim=keepdim
+        input, dims=_filled("amax", input, _dims.several("amax", dim, input.ndim)), keepdim=keepdim
     )
     return found
 
 
-def amin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the smallest elements over dimensions; ties share the gradient."""
     found: Tensor = _AMIN(
-        _filled("amin", x), dims=_dims.several("amin", dim, x.ndim), keepdim=keepdim
+        input, dims=_filled("amin", input, _dims.several("amin", dim, input.ndim)), keepdim=keepdim
     )
     return found
 
 
-def _filled(op: str, x: Tensor) -> Tensor:
-    if not x.numel():
-        raise ShapeError(f"{op}: expected at least one element, got shape {x.shape}")
-    return x
+def _filled(op: str, x: Tensor, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return dimensions if there is something to choose from along them."""
+    if not math.prod(x.shape[d] for d in dims if d < x.ndim):
+        raise ShapeError(f"{op}: expected at least one element to choose, got shape {x.shape}")
+    return dims
 
 
 def _extreme(
@@ -286,67 +289,70 @@ def _extreme(
     if dim is None:
         return whole(x)
     place = _dims.one(name, dim, x.ndim)
-    values, indices = op(_filled(name, x), dim=place)
+    _filled(name, x, (place,))
+    values, indices = op(x, dim=place)
     shape = _dims.reduced(x.shape, (place,), keepdim)
     return Extreme(values.reshape(shape), indices.reshape(shape))
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
-def max(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element; along `dim`, also where each is."""
     return (
-        _e.maximum(x, dim)
+        _e.maximum(input, dim)
         if hasattr(dim, "_array")
-        else _extreme("max", _MAX_DIM, amax, x, dim, keepdim)
+        else _extreme("max", _MAX_DIM, amax, input, dim, keepdim)
     )
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
-def min(x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element; along `dim`, also where each is."""
     return (
-        _e.minimum(x, dim)
+        _e.minimum(input, dim)
         if hasattr(dim, "_array")
-        else _extreme("min", _MIN_DIM, amin, x, dim, keepdim)
+        else _extreme("min", _MIN_DIM, amin, input, dim, keepdim)
     )
 
 
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
-        found: Tensor = op(_filled(name, x).detach().reshape((-1,)), dim=0)[1].reshape(())
+        _filled(name, x, tuple(range(x.ndim)))
+        found: Tensor = op(x.detach().reshape((-1,)), dim=0)[1].reshape(())
         return found.reshape((1,) * x.ndim) if keepdim else found
     place = _dims.one(name, dim, x.ndim)
-    indices: Tensor = op(_filled(name, x).detach(), dim=place)[1]
+    _filled(name, x, (place,))
+    indices: Tensor = op(x.detach(), dim=place)[1]
     return indices.reshape(_dims.reduced(x.shape, (place,), keepdim))
 
 
 @composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmax")
-def argmax(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def argmax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return where the largest element is: along `dim`, or among all, counted in order."""
-    return _arg(_MAX_DIM, "argmax", x, dim, keepdim)
+    return _arg(_MAX_DIM, "argmax", input, dim, keepdim)
 
 
 @composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmin")
-def argmin(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def argmin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return where the smallest element is: along `dim`, or among all, counted in order."""
-    return _arg(_MIN_DIM, "argmin", x, dim, keepdim)
+    return _arg(_MIN_DIM, "argmin", input, dim, keepdim)
 
 
-def cumsum(x: Tensor, dim: int) -> Tensor:
+def cumsum(input: Tensor, dim: int) -> Tensor:
     """Return running sums along a dimension."""
-    found: Tensor = _CUMSUM(x, dim=_dims.one("cumsum", dim, x.ndim))
+    found: Tensor = _CUMSUM(input, dim=_dims.one("cumsum", dim, input.ndim))
     return found
 
 
-def any(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return whether any element is not 0."""
-    found: Tensor = _ANY(x, dims=_dims.several("any", dim, x.ndim), keepdim=keepdim)
+    found: Tensor = _ANY(input, dims=_dims.several("any", dim, input.ndim), keepdim=keepdim)
     return found
 
 
-def all(x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return whether all elements are not 0."""
-    found: Tensor = _ALL(x, dims=_dims.several("all", dim, x.ndim), keepdim=keepdim)
+    found: Tensor = _ALL(input, dims=_dims.several("all", dim, input.ndim), keepdim=keepdim)
     return found
 
 

@@ -47,12 +47,12 @@ _RESHAPE = define(
 )
 
 
-def reshape(x: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
     wanted = _dims.sizes("reshape", shape)
-    if wanted == x._array.shape:
-        return x
-    return view_of(_RESHAPE, x, shape=_full(x, wanted))
+    if wanted == input._array.shape:
+        return input
+    return view_of(_RESHAPE, input, shape=_full(input, wanted))
 
 
 def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
@@ -70,26 +70,26 @@ def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @composite(Sample((3, 4), shape=(3, 2, 2)))
-def view(x: Tensor, *shape: Any) -> Tensor:
+def view(input: Tensor, *shape: Any) -> Tensor:
     """Return the same memory in another shape; an error where that needs a copy."""
-    found = reshape(x, *shape)
-    if found is not x and not found._is_view() and x.numel():
+    found = reshape(input, *shape)
+    if found is not input and not found._is_view() and input.numel():
         raise ShapeError(
-            f"view: shape {found.shape} of strides {x.stride()} needs a copy; use reshape()"
+            f"view: shape {found.shape} of strides {input.stride()} needs a copy; use reshape()"
         )
     return found
 
 
 @composite(Sample((2, 3, 4)), Sample((2, 3, 4), start_dim=1), Sample(()))
-def flatten(x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Return x with the dimensions from start to end as one."""
-    first, last = (_dims.one("flatten", d, x.ndim) for d in (start_dim, end_dim))
+    first, last = (_dims.one("flatten", d, input.ndim) for d in (start_dim, end_dim))
     if first > last:
         raise ShapeError(f"flatten: expected start_dim before end_dim, got {start_dim}, {end_dim}")
-    if x.ndim == 0:
-        return reshape(x, (1,))
-    size = math.prod(x.shape[first : last + 1])
-    return reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
+    if input.ndim == 0:
+        return reshape(input, (1,))
+    size = math.prod(input.shape[first : last + 1])
+    return reshape(input, (*input.shape[:first], size, *input.shape[last + 1 :]))
 
 
 _PERMUTE = define(
@@ -104,23 +104,23 @@ _PERMUTE = define(
 )
 
 
-def permute(x: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *dims: Any) -> Tensor:
     """Return a view with the dimensions in another order."""
-    order = tuple(_dims.one("permute", d, x.ndim) for d in _dims.sizes("permute", dims))
-    if sorted(order) != list(range(x.ndim)):
-        raise ShapeError(f"permute: expected each of {x.ndim} dimensions once, got {order}")
-    return view_of(_PERMUTE, x, order=order)
+    order = tuple(_dims.one("permute", d, input.ndim) for d in _dims.sizes("permute", dims))
+    if sorted(order) != list(range(input.ndim)):
+        raise ShapeError(f"permute: expected each of {input.ndim} dimensions once, got {order}")
+    return view_of(_PERMUTE, input, order=order)
 
 
 @composite(Sample((2, 3, 4), dim0=0, dim1=-1), benchmark="transpose")
-def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return a view with two dimensions exchanged."""
-    order = list(range(x.ndim))
-    first, second = (_dims.one("transpose", d, x.ndim) for d in (dim0, dim1))
+    order = list(range(input.ndim))
+    first, second = (_dims.one("transpose", d, input.ndim) for d in (dim0, dim1))
     if not order:
-        return x
+        return input
     order[first], order[second] = second, first
-    return view_of(_PERMUTE, x, order=tuple(order))
+    return view_of(_PERMUTE, input, order=tuple(order))
 
 
 _EXPAND = define(
@@ -134,56 +134,57 @@ _EXPAND = define(
 )
 
 
-def expand(x: Tensor, *size: Any) -> Tensor:
+def expand(input: Tensor, *size: Any) -> Tensor:
     """Return a view with dimensions of one element repeated; -1 keeps a size."""
     wanted = _dims.sizes("expand", size)
-    extra = len(wanted) - x.ndim
+    extra = len(wanted) - input.ndim
     if extra < 0:
-        raise ShapeError(f"expand: expected at least {x.ndim} sizes, got {wanted}")
+        raise ShapeError(f"expand: expected at least {input.ndim} sizes, got {wanted}")
     full = tuple(
-        x.shape[d - extra] if size == -1 and d >= extra else size for d, size in enumerate(wanted)
+        input.shape[d - extra] if size == -1 and d >= extra else size
+        for d, size in enumerate(wanted)
     )
-    for d, have in enumerate(x.shape):
+    for d, have in enumerate(input.shape):
         if have not in (1, full[d + extra]):
-            raise ShapeError(f"expand: shape {x.shape} does not expand to {wanted}")
+            raise ShapeError(f"expand: shape {input.shape} does not expand to {wanted}")
     if any(each < 0 for each in full):
         raise ShapeError(f"expand: expected sizes of at least 0, got {wanted}")
-    return x if full == x.shape else view_of(_EXPAND, x, shape=full)
+    return input if full == input.shape else view_of(_EXPAND, input, shape=full)
 
 
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
-def squeeze(x: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
-    dims = _dims.several("squeeze", dim, x.ndim)
-    return reshape(x, tuple(s for d, s in enumerate(x.shape) if d not in dims or s != 1))
+    dims = _dims.several("squeeze", dim, input.ndim)
+    return reshape(input, tuple(s for d, s in enumerate(input.shape) if d not in dims or s != 1))
 
 
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
-def unsqueeze(x: Tensor, dim: int) -> Tensor:
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Return a view with a dimension of one element more."""
-    place = _dims.one("unsqueeze", dim, x.ndim + 1)
-    return reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
+    place = _dims.one("unsqueeze", dim, input.ndim + 1)
+    return reshape(input, (*input.shape[:place], 1, *input.shape[place:]))
 
 
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
-def broadcast_to(x: Tensor, size: Sequence[int]) -> Tensor:
+def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """Return a view of this shape, with dimensions repeated."""
-    return expand(x, tuple(size))
+    return expand(input, tuple(size))
 
 
 # ---- parts --------------------------------------------------------------------------------------
 
 
 @composite(Sample((5, 3), dim=0, start=1, length=3))
-def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Return a view of `length` elements along a dimension."""
-    place = _dims.one("narrow", dim, x.ndim)
-    if not 0 <= start <= start + length <= x.shape[place]:
+    place = _dims.one("narrow", dim, input.ndim)
+    if not 0 <= start <= start + length <= input.shape[place]:
         raise ShapeError(
             f"narrow: elements {start} to {start + length} do not lie within "
-            f"dimension {place} of shape {x.shape}"
+            f"dimension {place} of shape {input.shape}"
         )
-    return x[(*[slice(None)] * place, slice(start, start + length))]
+    return input[(*[slice(None)] * place, slice(start, start + length))]
 
 
 @composite(
@@ -191,10 +192,10 @@ def narrow(x: Tensor, dim: int, start: int, length: int) -> Tensor:
     Sample((3, 5), split_size_or_sections=[1, 4], dim=1),
     benchmark="split",
 )
-def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of parts along a dimension: of one size, or of the sizes listed."""
-    place = _dims.one("split", dim, x.ndim)
-    total = x.shape[place]
+    place = _dims.one("split", dim, tensor.ndim)
+    total = tensor.shape[place]
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
         if size < 1:
@@ -206,33 +207,35 @@ def split(x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor,
             raise ShapeError(f"split: sizes {parts} do not add up to {total}")
     found, start = [], 0
     for length in parts:
-        found.append(narrow(x, place, start, length))
+        found.append(narrow(tensor, place, start, length))
         start += length
     return tuple(found)
 
 
 @composite(Sample((5, 3), chunks=2), Sample((3, 5), chunks=4, dim=1))
-def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of at most `chunks` parts of one size along a dimension."""
     if chunks < 1:
         raise ShapeError(f"chunk: expected at least one part, got {chunks}")
-    size = x.shape[_dims.one("chunk", dim, x.ndim)]
-    return split(x, max(-(-size // chunks), 1), dim)
+    size = input.shape[_dims.one("chunk", dim, input.ndim)]
+    if not size:
+        return split(input, [0] * chunks, dim)
+    return split(input, max(-(-size // chunks), 1), dim)
 
 
 @composite(Sample((2, 3)), Sample((2, 3), dim=1))
-def unbind(x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
-    place = _dims.one("unbind", dim, x.ndim)
-    return tuple(x[(*[slice(None)] * place, i)] for i in range(x.shape[place]))
+    place = _dims.one("unbind", dim, input.ndim)
+    return tuple(input[(*[slice(None)] * place, i)] for i in range(input.shape[place]))
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
-def flip(x: Tensor, dims: Any) -> Tensor:
+def flip(input: Tensor, dims: Any) -> Tensor:
     """Return a view with the order of elements reversed along dimensions."""
-    named = _dims.several("flip", dims, x.ndim)
-    steps = [slice(None, None, -1) if d in named else slice(None) for d in range(x.ndim)]
-    return x[tuple(steps)]
+    named = _dims.several("flip", dims, input.ndim)
+    steps = [slice(None, None, -1) if d in named else slice(None) for d in range(input.ndim)]
+    return input[tuple(steps)]
 
 
 # ---- copies -------------------------------------------------------------------------------------
@@ -258,23 +261,23 @@ _CAST = define(
 )
 
 
-def clone(x: Tensor) -> Tensor:
+def clone(input: Tensor) -> Tensor:
     """Return a copy."""
-    found: Tensor = _CLONE(x)
+    found: Tensor = _CLONE(input)
     return found
 
 
 @composite(Sample((3, 4)))
-def contiguous(x: Tensor) -> Tensor:
+def contiguous(input: Tensor) -> Tensor:
     """Return x itself if its elements lie in order, else a copy in which they do."""
-    return x if x.is_contiguous() else clone(x)
+    return input if input.is_contiguous() else clone(input)
 
 
-def cast(x: Tensor, dtype: Any) -> Tensor:
+def cast(input: Tensor, dtype: Any) -> Tensor:
     """Return the elements in another number type; x itself if it has that."""
-    if x._array.dtype == dtype.numpy:
-        return x
-    found: Tensor = _CAST(x, dtype=dtype.numpy)
+    if input._array.dtype == dtype.numpy:
+        return input
+    found: Tensor = _CAST(input, dtype=dtype.numpy)
     if not dtype.is_floating_point and found._requires_grad:
         return found.detach()
     return found
@@ -351,7 +354,7 @@ _PAD = define(
 )
 
 
-def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
+def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
     """Return x with a border of these widths.
 
     First before and after the last dimension, then the one before it, and so on. Negative widths
@@ -360,18 +363,20 @@ def pad(x: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.
     if mode != "constant":
         raise DTypeError(f"pad: expected mode 'constant', got {mode!r}")
     given = list(pad)
-    if len(given) % 2 or len(given) > 2 * x.ndim:
+    if len(given) % 2 or len(given) > 2 * input.ndim:
         raise ShapeError(
-            f"pad: expected two widths per dimension for at most {x.ndim} dimensions, got {given}"
+            f"pad: expected two widths per dimension for at most {input.ndim} dimensions, "
+            f"got {given}"
         )
-    widths = [(0, 0)] * (x.ndim - len(given) // 2)
+    widths = [(0, 0)] * (input.ndim - len(given) // 2)
     widths += [(given[i], given[i + 1]) for i in range(len(given) - 2, -2, -2)]
     cut = tuple(
-        slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True)
+        slice(max(-a, 0), size - max(-b, 0))
+        for (a, b), size in zip(widths, input.shape, strict=True)
     )
-    x = x[cut] if any(min(pair) < 0 for pair in widths) else x
+    input = input[cut] if any(min(pair) < 0 for pair in widths) else input
     grown = tuple((max(a, 0), max(b, 0)) for a, b in widths)
-    found: Tensor = _PAD(x, widths=grown, value=value)
+    found: Tensor = _PAD(input, widths=grown, value=value)
     return found
 
 

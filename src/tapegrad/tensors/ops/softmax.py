@@ -65,17 +65,17 @@ _SOFTMAX, _LOG_SOFTMAX = [
 ]
 
 
-def softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return exponentials divided by their sum along a dimension."""
-    x = x if dtype is None else x.to(dtype)
-    found: Tensor = _SOFTMAX(x, dim=_dims.one("softmax", dim, x.ndim))
+    input = input if dtype is None else input.to(dtype)
+    found: Tensor = _SOFTMAX(input, dim=_dims.one("softmax", dim, input.ndim))
     return found
 
 
-def log_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Return the logarithm of softmax, accurate where that is tiny."""
-    x = x if dtype is None else x.to(dtype)
-    found: Tensor = _LOG_SOFTMAX(x, dim=_dims.one("log_softmax", dim, x.ndim))
+    input = input if dtype is None else input.to(dtype)
+    found: Tensor = _LOG_SOFTMAX(input, dim=_dims.one("log_softmax", dim, input.ndim))
     return found
 
 
@@ -103,11 +103,13 @@ _LOGSUMEXP = define(
 )
 
 
-def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dimensions, without overflow."""
-    if x._array.dtype.kind != "f":
-        raise DTypeError(f"logsumexp: expected a floating point tensor, got {x.dtype}")
-    found: Tensor = _LOGSUMEXP(x, dims=_dims.several("logsumexp", dim, x.ndim), keepdim=keepdim)
+    if input._array.dtype.kind != "f":
+        raise DTypeError(f"logsumexp: expected a floating point tensor, got {input.dtype}")
+    found: Tensor = _LOGSUMEXP(
+        input, dims=_dims.several("logsumexp", dim, input.ndim), keepdim=keepdim
+    )
     return found
 
 

@@ -1,0 +1,156 @@
+"""Options and spellings of functions that the op table's samples leave out, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.oracles.torch import Torch, assert_equal, tapegrad
+from tests.tensors.cases import DEVICES, DTYPES, RTOL
+from tests.tensors.torch_calls import evaluate
+
+random = np.random.default_rng(5)
+ARRAYS: dict[str, Any] = {
+    "x": random.standard_normal((3, 4)),
+    "y": random.standard_normal((3, 4)),
+    "p": random.uniform(0.1, 0.9, (3, 4)),
+    "row": random.standard_normal(4),
+    "stack": random.standard_normal((2, 3, 4)),
+    "image": random.standard_normal((2, 4, 7, 6)),
+    "kernel": random.standard_normal((6, 2, 3, 2)),
+    "heads": random.standard_normal((2, 2, 5, 4)),
+    "classes": np.array([3, 0, 1]),
+    "small": np.array([2, 0, 1], "int32"),
+    "mask": random.uniform(size=(3, 4)) > 0.5,
+    "whole": random.integers(-5, 6, (3, 4)),
+}
+EXPRESSIONS = [
+    *("tt.add(x, y, alpha=2)", "x.sub(row, alpha=0.5)", "2 - x", "1 / p", "2**x", "p**row", "x**3"),
+    *(
+        "x**2",
+        "whole**2",
+        "whole**5",
+        "whole.pow(0)",
+        "whole**2.5",
+        "p**0.5",
+        "p**-1",
+        "x.pow(2)",
+        "-x",
+        "abs(x)",
+        "+x",
+        "~mask",
+        "mask & (x > 0)",
+    ),
+    *(
+        "mask | (x > 0)",
+        "x.T",
+        "x.mT",
+        "x.t()",
+        "x.clip(-1, 1)",
+        "x.clamp(min=row)",
+        "x.matmul(row)",
+    ),
+    *("x @ y.T", "row @ row", "stack @ row", "stack @ x.T", "row @ stack.transpose(1, 2)"),
+    *(
+        "x.sum(dim=(0, 1))",
+        "x.sum(-1, True)",
+        "x.mean((0,), keepdim=True)",
+        "x.var(0, unbiased=False)",
+    ),
+    *(
+        "x.std()",
+        "x.std(1, correction=0)",
+        "x.max(1)",
+        "x.min(dim=0, keepdim=True)",
+        "tt.max(x, y)",
+    ),
+    *(
+        "x.argmax(keepdim=True)",
+        "x.argmin(1, keepdim=True)",
+        "x.prod(0, keepdim=True)",
+        "whole.prod(1)",
+    ),
+    *("whole.sum(0)", "whole.cumsum(1)", "mask.sum()", "mask.cumsum(0)", "whole.max(0)"),
+    *("whole * 2 + 1", "whole == classes[0]", "whole.abs()", "mask.any(0)", "whole.all(1)"),
+    *("y[small]", "x.index_select(0, small)", "x.gather(1, classes[:, None])", "x[1:, ::2]"),
+    *("x[..., None, 1]", "x[-1]", "x[mask]", "x[[0, 2], 1:]", "x[classes[1:] - 1, [1, 2]]"),
+    *("F.embedding(small, x, padding_idx=0)", "tt.stack([x, y], 1)", "tt.cat((x, y), -1)"),
+    *(
+        "x.unsqueeze(0).expand(2, -1, -1)",
+        "stack.permute(2, 0, 1)",
+        "stack.flatten(1)",
+        "x.view(-1)",
+    ),
+    *(
+        "stack.reshape(3, -1)",
+        "x.split([1, 3], 1)",
+        "x.chunk(3, 1)",
+        "x.unbind(1)",
+        "x.narrow(1, 1, 2)",
+    ),
+    *("x.flip([0, 1])", "x.squeeze(0)", "x.type_as(whole)", "x.long()", "whole.double()"),
+    *("x.tril(-1)", "x.triu(1)", "x.softmax(0)", "x.log_softmax(dim=1)", "x.logsumexp((0, 1))"),
+    *(
+        "tt.where(mask, x, 0.0)",
+        "x.where(mask, y)",
+        "x.masked_fill(mask, -1.0)",
+        "x.rsqrt().isnan()",
+    ),
+    *(
+        "F.softplus(x, 2.0, 1.0)",
+        "F.gelu(x, approximate='tanh')",
+        "F.leaky_relu(x, 0.3)",
+        "F.elu(x, 0.7)",
+    ),
+    *("F.pad(x, (1, 0, 0, 2), value=3.0)", "F.pad(x, (-1, 1))", "tt.einsum('ij,kj->ik', x, y)"),
+    *("tt.einsum('bij, j -> bi', stack, row)", "tt.einsum('...j,j', stack, row)"),
+    *("tt.einsum('ij,ij,ij->j', x, y, p)", "tt.einsum('ij->', x)", "tt.einsum('bij->jb', stack)"),
+    *("F.conv2d(image, kernel, groups=2)", "F.conv2d(image[0], kernel, padding='same', groups=2)"),
+    *("F.conv2d(image, kernel, None, (2, 1), (1, 2), (2, 1), 2)", "F.max_pool2d(image[0], 2)"),
+    *("F.max_pool2d(image, (3, 2), (2, 1), (1, 0), 1, True)", "F.max_pool2d(image, 2, padding=1)"),
+    *("F.max_pool2d(image, 2, return_indices=True)", "F.avg_pool2d(image, 3, 2, 1, True, False)"),
+    *("F.avg_pool2d(image, (2, 3), padding=(1, 0), ceil_mode=True)", "F.avg_pool2d(image[0], 2)"),
+    *("F.adaptive_avg_pool2d(image, (None, 3))", "F.adaptive_avg_pool2d(image[0], 5)"),
+    *("F.layer_norm(stack, (3, 4), x, y, 1e-3)", "F.batch_norm(image, row, p[0], y[0], x[0])"),
+    *("F.batch_norm(image, row.clone(), p[0].clone(), training=True)", "F.linear(stack, x)"),
+    *("F.scaled_dot_product_attention(heads, heads, heads, is_causal=True, scale=0.1)",),
+    *("F.scaled_dot_product_attention(heads[:1], heads, heads)",),
+    *("F.scaled_dot_product_attention(heads[0, 0], heads[0, 0], heads[1, 0])",),
+    *("F.scaled_dot_product_attention(heads[:, :, :3], heads, heads, is_causal=True)",),
+    *("F.scaled_dot_product_attention(heads[None], heads[None], heads[None], heads[..., :1])",),
+    *(
+        "F.cross_entropy(x, classes, row**2, label_smoothing=0.3)",
+        "F.cross_entropy(x, p / p.sum(1, True))",
+    ),
+    *("F.cross_entropy(x, classes, reduction='none')", "F.cross_entropy(row, classes[0])"),
+    *(
+        "F.cross_entropy(stack.transpose(1, 2), classes.expand(2, 3))",
+        "F.nll_loss(x, classes, row**2)",
+    ),
+    *(
+        "F.nll_loss(x, classes, ignore_index=0, reduction='sum')",
+        "F.mse_loss(x, y, reduction='sum')",
+    ),
+    *(
+        "F.l1_loss(x, y, reduction='none')",
+        "F.binary_cross_entropy_with_logits(x, p, pos_weight=row**2)",
+    ),
+    *("F.binary_cross_entropy_with_logits(x, p, weight=p, pos_weight=row**2, reduction='none')",),
+    *("F.cross_entropy(x, classes * 0 - 100)", "F.cross_entropy(x, classes, ignore_index=3)"),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_options_are_pytorchs(torch: Torch, expression: str, dtype: str) -> None:
+    arrays = {
+        name: array.astype(dtype) if array.dtype.kind == "f" else array
+        for name, array in ARRAYS.items()
+        if name in expression
+    }
+    theirs = torch(evaluate, expression, arrays)
+    for device in DEVICES:
+        ours = evaluate(tapegrad(), expression, arrays, device)
+        assert_equal(ours, theirs, 2 * RTOL[dtype], f"{expression} on {device}")
