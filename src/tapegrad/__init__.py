@@ -45,6 +45,7 @@ _ENGINE = ("tapegrad.verbs", "tapegrad.scalar", "tapegrad.tensors")
 if TYPE_CHECKING:
     from tapegrad import tensors as _tensors
     from tapegrad._core import functions as _functions
+    from tapegrad.tensors import *  # noqa: F403
     from tapegrad._core.functions import *  # noqa: F403
     from tapegrad.scalar import Branch as Branch
     from tapegrad.scalar import Graph as Graph
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from tapegrad.scalar import to_dot as to_dot
     from tapegrad.scalar import value_and_grad as value_and_grad
     from tapegrad.scalar import vjp as vjp
-    from tapegrad.tensors import *  # noqa: F403
     from tapegrad.verbs import grad as grad
     from tapegrad.verbs import gradcheck as gradcheck
 
