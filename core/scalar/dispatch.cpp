@@ -13,34 +13,12 @@ namespace tapegrad {
     extern const Kernels<double> kernels_double; \
     extern const Kernels<float> kernels_float;   \
     }
-#ifdef TG_HAVE_AVX512
-TG_DECLARE(avx512)
-#endif
-#ifdef TG_HAVE_AVX2
-TG_DECLARE(avx2)
-#endif
-#ifdef TG_HAVE_NEON
-TG_DECLARE(neon)
-#endif
-#ifdef TG_HAVE_BASELINE
-TG_DECLARE(baseline)
-#endif
+TG_FOR_EACH_ISA(TG_DECLARE)
 
 namespace {
 
-#define TG_ISA_ENTRY(isa) {#isa, &isa::kernels_double, &isa::kernels_float}
-#ifdef TG_HAVE_AVX512
-constexpr Isa avx512_isa = TG_ISA_ENTRY(avx512);
-#endif
-#ifdef TG_HAVE_AVX2
-constexpr Isa avx2_isa = TG_ISA_ENTRY(avx2);
-#endif
-#ifdef TG_HAVE_NEON
-constexpr Isa neon_isa = TG_ISA_ENTRY(neon);
-#endif
-#ifdef TG_HAVE_BASELINE
-constexpr Isa baseline_isa = TG_ISA_ENTRY(baseline);
-#endif
+#define TG_ENTRY(isa) constexpr Isa isa##_isa = {#isa, &isa::kernels_double, &isa::kernels_float};
+TG_FOR_EACH_ISA(TG_ENTRY)
 
 const Isa* find(const char* name) {
     const Isa* list[4];
@@ -67,18 +45,9 @@ std::atomic<const Isa*>& current() {
 
 int available_isas(const Isa* (&list)[4]) {
     int count = 0;
-#ifdef TG_HAVE_AVX512
-    if (can_run(InstructionSet::avx512)) list[count++] = &avx512_isa;
-#endif
-#ifdef TG_HAVE_AVX2
-    if (can_run(InstructionSet::avx2)) list[count++] = &avx2_isa;
-#endif
-#ifdef TG_HAVE_NEON
-    list[count++] = &neon_isa;
-#endif
-#ifdef TG_HAVE_BASELINE
-    list[count++] = &baseline_isa;
-#endif
+#define TG_ADD(isa) \
+    if (can_run(InstructionSet::isa)) list[count++] = &isa##_isa;
+    TG_FOR_EACH_ISA(TG_ADD)
     return count;
 }
 

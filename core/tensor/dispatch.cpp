@@ -34,35 +34,11 @@ struct Variant {
 #define TG_KERNELS(isa, real)                                        \
     {&isa::reduce_##real, &isa::softmax_##real, &isa::random_##real, \
      &isa::norm_##real,   &isa::pool_##real,    &isa::gemm_##real}
-#ifdef TG_HAVE_AVX512
-TG_DECLARE(avx512)
-#endif
-#ifdef TG_HAVE_AVX2
-TG_DECLARE(avx2)
-#endif
-#ifdef TG_HAVE_NEON
-TG_DECLARE(neon)
-#endif
-#ifdef TG_HAVE_BASELINE
-TG_DECLARE(baseline)
-#endif
+TG_FOR_EACH_ISA(TG_DECLARE)
 
 namespace {
 
-const Variant variants[] = {
-#ifdef TG_HAVE_AVX512
-    TG_VARIANT(avx512)
-#endif
-#ifdef TG_HAVE_AVX2
-        TG_VARIANT(avx2)
-#endif
-#ifdef TG_HAVE_NEON
-            TG_VARIANT(neon)
-#endif
-#ifdef TG_HAVE_BASELINE
-                TG_VARIANT(baseline)
-#endif
-};
+const Variant variants[] = {TG_FOR_EACH_ISA(TG_VARIANT)};
 
 /// The one of that name, or without a name the best; nullptr if there is none.
 const Variant* find(const char* name) {

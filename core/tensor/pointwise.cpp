@@ -9,6 +9,7 @@
 
 #include "integers.h"
 #include "maps.h"
+#include "processor.h"
 #include "threads.h"
 
 namespace tapegrad {
@@ -333,18 +334,7 @@ template void pointwise(const Runner<float>&, const Extent&, std::span<const Str
     extern const Maps<double> maps_double; \
     extern const Maps<float> maps_float;   \
     }
-#ifdef TG_HAVE_AVX512
-TG_DECLARE(avx512)
-#endif
-#ifdef TG_HAVE_AVX2
-TG_DECLARE(avx2)
-#endif
-#ifdef TG_HAVE_NEON
-TG_DECLARE(neon)
-#endif
-#ifdef TG_HAVE_BASELINE
-TG_DECLARE(baseline)
-#endif
+TG_FOR_EACH_ISA(TG_DECLARE)
 
 namespace {
 
@@ -354,20 +344,8 @@ struct IsaMaps {
     const Maps<float>* f32;
 };
 
-constexpr IsaMaps all_maps[] = {
-#ifdef TG_HAVE_AVX512
-    {"avx512", &avx512::maps_double, &avx512::maps_float},
-#endif
-#ifdef TG_HAVE_AVX2
-    {"avx2", &avx2::maps_double, &avx2::maps_float},
-#endif
-#ifdef TG_HAVE_NEON
-    {"neon", &neon::maps_double, &neon::maps_float},
-#endif
-#ifdef TG_HAVE_BASELINE
-    {"baseline", &baseline::maps_double, &baseline::maps_float},
-#endif
-};
+#define TG_ENTRY(isa) {#isa, &isa::maps_double, &isa::maps_float},
+constexpr IsaMaps all_maps[] = {TG_FOR_EACH_ISA(TG_ENTRY)};
 
 const IsaMaps& chosen() {
     const char* name = isa().name;
