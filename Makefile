@@ -61,7 +61,7 @@ sanitize: $(SANITIZED)/all/.installed  ## all tests but those that build package
 
 sanitize-quick: $(SANITIZED)/baseline/.installed  ## a subset of about two minutes, one instruction set
 	PYTHONPATH=$(SANITIZED)/baseline $(SANITIZE) -m "not slow" tests/core/test_lanes.py \
-		$(addprefix tests/scalar/test_, graph.py program.py misuse.py minimize.py transforms.py files.py)
+		$(addprefix tests/scalar/test_, graph.py program.py misuse.py minimize.py descent.py shared.py transforms.py files.py)
 
 $(SANITIZED)/all/.installed: $(VENV)/.tools $(SOURCES)
 	rm -rf $(@D)

@@ -21,6 +21,9 @@ struct Compiled {
     bool scalar;                          ///< one output, given as a Var and not in a sequence
     bool with_gradient;                   ///< returns (values, derivatives)
     std::vector<std::int64_t> wrt_input;  ///< per derivative the input it belongs to, or -1
+    /// What `shared` may name inputs by: the graph, if it still is there, and its nodes.
+    std::weak_ptr<const Graph> graph = {};
+    std::vector<NodeId> input_nodes = {};
 
     bool is_double() const { return runner.index() == 0; }
     int typenum() const { return is_double() ? NPY_DOUBLE : NPY_FLOAT; }
@@ -64,10 +67,9 @@ nb::list input_names(const Compiled& c);
 /// What a program was compiled from, as Vars of a graph of its own: outputs, wrt, inputs.
 nb::tuple opened(const Program& program);
 
-/// The native loop behind Program.minimize.
+/// The native loop behind Program.minimize, which fills in and checks the options.
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
-                   double lr, double beta1, double beta2, double epsilon, std::size_t history_every,
-                   nb::object callback, std::size_t callback_every, std::optional<int> threads);
+                   nb::dict options);
 /// Figures of the compiled program.
 nb::dict stats(const Compiled& c);
 /// What explain() calls the kernel of a run.

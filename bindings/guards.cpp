@@ -5,9 +5,12 @@
 
 namespace tapegrad::bindings {
 
-void raise_branch_changed(const Compiled& c, nb::handle points) {
+void raise_branch_changed(const Compiled& c, nb::handle points, const Shared& shared) {
     nb::module_ branches = nb::module_::import_("tapegrad.scalar.branches");
-    nb::object error = branches.attr("changed")(nb::find(c), points);
+    nb::dict values;
+    for (std::size_t i = 0; i < shared.is.size(); ++i)
+        if (shared.is[i]) values[nb::int_(i)] = shared.values[i];
+    nb::object error = branches.attr("changed")(nb::find(c), points, values);
     PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
     throw nb::python_error();
 }

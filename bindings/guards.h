@@ -1,21 +1,22 @@
 // bindings/guards.h -- frozen branches of programs, and what is raised where one changes.
 #pragma once
 
-#include "compiled.h"
 #include "scalar/checks.h"
+#include "shared.h"
 
 namespace tapegrad::bindings {
 
-/// Raises tapegrad's BranchChanged with the rows of `points` that would take another branch.
-[[noreturn]] void raise_branch_changed(const Compiled& c, nb::handle points);
+/// Raises tapegrad's BranchChanged with the rows of `points` that would take another branch;
+/// shared inputs are no columns of these.
+[[noreturn]] void raise_branch_changed(const Compiled& c, nb::handle points, const Shared& shared);
 
 /// Does what evaluates a program at many points.
 template <class Body>
-auto with_branches(const Compiled& c, nb::handle points, Body body) {
+auto with_branches(const Compiled& c, nb::handle points, const Shared& shared, Body body) {
     try {
         return body();
     } catch (const BranchChanged&) {
-        raise_branch_changed(c, points);
+        raise_branch_changed(c, points, shared);
     }
 }
 

@@ -1,17 +1,24 @@
-// bindings/minimize.cpp -- gradient descent from Python: pieces of steps, history, callback,
-// Ctrl-C.
+// bindings/minimize.cpp -- descent from Python: pieces of steps, history, callback, Ctrl-C.
 #include "scalar/minimize.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
 
 #include "compiled.h"
+#include "shared.h"
 
 namespace tapegrad::bindings {
 namespace {
+
+constexpr const char* method_names[] = {"sgd", "momentum", "adam", "lbfgs", "lm"};
+/// Indexed by Reason; the first if it took all steps.
+constexpr const char* reason_names[] = {"steps",    "gradient",   "change",    "target",
+                                        "patience", "no descent", "not finite"};
 
 struct MinimizeArguments {
     DescentOptions options;
@@ -19,45 +26,103 @@ struct MinimizeArguments {
     nb::object callback;
 };
 
+Method method_of(const std::string& name) {
+    const auto found = std::find(std::begin(method_names), std::end(method_names), name);
+    if (found == std::end(method_names)) raise("OptionError", "minimize: no method '" + name + "'");
+    return static_cast<Method>(found - std::begin(method_names));
+}
+
+/// The inputs that the program's derivatives are by; raises if they are no variables.
+std::vector<std::uint32_t> variables_of(const Compiled& c) {
+    std::vector<std::uint32_t> out;
+    for (std::int64_t input : c.wrt_input) {
+        const auto place = static_cast<std::uint32_t>(input);
+        if (input < 0 || std::find(out.begin(), out.end(), place) != out.end())
+            raise("GradError",
+                  "minimize: every Var of `wrt` must be a different input of the program");
+        out.push_back(place);
+    }
+    return out;
+}
+
+void check_outputs(const Compiled& c, Method method, bool with_data) {
+    if (method == Method::lm) {
+        if (!c.with_gradient || (c.scalar && !with_data))
+            raise("GradError",
+                  "minimize: method 'lm' takes a program of residuals and their Jacobian, which "
+                  "minimises half the sum of their squares; compile it as "
+                  "tg.compile([r1, r2, ...], wrt=inputs)");
+    } else if (!c.scalar || !c.with_gradient) {
+        raise("GradError",
+              "minimize: the program must have one output and its gradient; compile it as "
+              "tg.compile(loss, wrt=inputs)");
+    }
+}
+
 template <class T>
 class Minimization {
    public:
-    Minimization(const Compiled& c, const Runner<T>& runner, nb::handle x0,
-                 const MinimizeArguments& a)
+    Minimization(const Compiled& c, const Runner<T>& runner, nb::handle x0, nb::handle rows,
+                 bool mean, const MinimizeArguments& a)
         : compiled_(c), arguments_(a) {
         const bool many = PyArray_Check(x0.ptr()) && PyArray_NDIM(array_of(x0.ptr())) == 2;
         nb::object start = input_array(c, "minimize x0", x0.ptr(), many ? 2 : 1);
         start = nb::steal(PyArray_NewCopy(array_of(start), NPY_CORDER));
         if (!start.is_valid()) throw nb::python_error();
-        check_inputs(c, "minimize x0", PyArray_DIM(array_of(start), many ? 1 : 0));
+        const npy_intp given = PyArray_DIM(array_of(start), many ? 1 : 0);
+        if (rows.is_none())
+            check_inputs(c, "minimize x0", given);
+        else
+            take_rows(rows, mean, given);
+        inputs_ = static_cast<std::size_t>(given);
         count_ = many ? static_cast<std::size_t>(PyArray_DIM(array_of(start), 0)) : 1;
         many_ = many;
         if (!count_) raise("ShapeError", "minimize x0: expected at least one start, got none");
-        std::vector<std::uint32_t> moved;
-        for (std::int64_t input : c.wrt_input) moved.push_back(static_cast<std::uint32_t>(input));
-        descent_.emplace(runner, std::move(moved), a.options,
-                         static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
+        descent_.emplace(
+            runner,
+            Objective<T>(runner, variables_of(c), data_ ? &*data_ : nullptr, a.options.threads),
+            a.options, static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
         if (a.history_every) {
-            const auto rows = static_cast<npy_intp>(a.steps / a.history_every + 1);
+            const auto kept = static_cast<npy_intp>(a.steps / a.history_every + 1);
             const auto m = static_cast<npy_intp>(count_);
-            history_ = many ? output_array(c, "history", nullptr, {rows, m})
-                            : output_array(c, "history", nullptr, {rows});
+            history_ = many ? output_array(c, "history", nullptr, {kept, m})
+                            : output_array(c, "history", nullptr, {kept});
         }
     }
 
     nb::tuple run() {
-        bool stopped = false;
         std::size_t piece = 1;
-        while (descent_->taken() < arguments_.steps && !stopped) {
+        while (descent_->taken() < arguments_.steps && !descent_->all_ended() && !stopped_by_) {
             piece = advance(piece);
-            stopped = interrupted() || wants_to_stop();
+            if (interrupted())
+                stopped_by_ = "interrupt";
+            else if (wants_to_stop() && !stopped_by_)
+                stopped_by_ = "callback";
         }
-        descent_->settle();
-        return result(stopped);
+        {
+            Unlocked unlocked(true);
+            descent_->finish();
+        }
+        return result();
     }
 
    private:
     using Clock = std::chrono::steady_clock;
+
+    /// The variables are the program's first inputs, the others have a column of `rows` each.
+    void take_rows(nb::handle rows, bool mean, npy_intp variables) {
+        if (static_cast<std::size_t>(variables) > compiled_.inputs())
+            check_inputs(compiled_, "minimize x0", variables);
+        const Shared shared = first_inputs(compiled_, static_cast<std::size_t>(variables));
+        check_summable(compiled_, shared, "minimize");
+        columns_.emplace(compiled_, "minimize rows", rows, shared);
+        if (!columns_->rows)
+            raise("ShapeError", "minimize rows: expected at least one row, got none");
+        const std::vector<T> values(compiled_.inputs());
+        std::vector<InputRows<T>> inputs = columns_->from(0, shared, values);
+        inputs.erase(inputs.begin(), inputs.begin() + variables);
+        data_ = {std::move(inputs), static_cast<std::size_t>(columns_->rows), mean};
+    }
 
     /// Takes a piece of steps and returns the size of the next: some 20 ms, so that Ctrl-C is
     /// heard.
@@ -102,12 +167,13 @@ class Minimization {
         }
         if (!PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) throw nb::python_error();
         PyErr_Clear();
+        stopped_by_ = "interrupt";
         return true;
     }
 
     template <class Fill>
     std::pair<nb::object, nb::object> arrays(Fill fill) {
-        const auto m = static_cast<npy_intp>(count_), n = static_cast<npy_intp>(compiled_.inputs());
+        const auto m = static_cast<npy_intp>(count_), n = static_cast<npy_intp>(inputs_);
         nb::object x = many_ ? output_array(compiled_, "x", nullptr, {m, n})
                              : output_array(compiled_, "x", nullptr, {n});
         nb::object values = output_array(compiled_, "value", nullptr, {m});
@@ -117,10 +183,23 @@ class Minimization {
         return {x, values};
     }
 
-    nb::tuple result(bool stopped) {
+    nb::tuple result() {
         auto [x, value] = arrays([&](T* xs, T* values) { descent_->best(xs, values); });
         auto [last_x, last_value] = arrays([&](T* xs, T* values) { descent_->last(xs, values); });
-        return nb::make_tuple(x, value, last_x, last_value, history(), descent_->taken(), stopped);
+        return nb::make_tuple(x, value, last_x, last_value, history(), descent_->taken(),
+                              stopped_by_ != nullptr, reasons());
+    }
+
+    /// Why each start ended.
+    nb::list reasons() const {
+        nb::list out;
+        for (std::size_t i = 0; i < count_; ++i) {
+            const Reason reason = descent_->reason(i);
+            out.append(reason == Reason::none && stopped_by_
+                           ? stopped_by_
+                           : reason_names[static_cast<std::size_t>(reason)]);
+        }
+        return out;
     }
 
     T* history_data() const {
@@ -133,7 +212,7 @@ class Minimization {
         const std::size_t taken = descent_->taken(), every = arguments_.history_every;
         std::size_t rows = (taken + every - 1) / every;
         if (taken % every == 0) {
-            std::vector<T> x(count_ * compiled_.inputs());
+            std::vector<T> x(count_ * inputs_);
             descent_->last(x.data(), history_data() + rows * count_);
             ++rows;
         }
@@ -142,44 +221,57 @@ class Minimization {
 
     const Compiled& compiled_;
     const MinimizeArguments& arguments_;
-    std::size_t count_ = 1;
+    std::size_t count_ = 1, inputs_ = 0;
     bool many_ = false;
+    const char* stopped_by_ = nullptr;
+    std::optional<Columns<T>> columns_;
+    std::optional<Data<T>> data_;
     std::optional<Descent<T>> descent_;
     nb::object history_;
 };
 
+/// Bounds of the inputs, as they are of the variables; None: there are none.
+Bounds bounds_of(const Compiled& c, nb::handle low, nb::handle high) {
+    Bounds out;
+    if (low.is_none()) return out;
+    const auto lows = nb::cast<std::vector<double>>(low),
+               highs = nb::cast<std::vector<double>>(high);
+    for (std::uint32_t input : variables_of(c)) {
+        if (input >= lows.size() || input >= highs.size())
+            raise("ShapeError", "minimize: expected bounds for every input of x0");
+        out.low.push_back(lows[input]);
+        out.high.push_back(highs[input]);
+    }
+    return out;
+}
+
 }  // namespace
 
 nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, std::size_t steps,
-                   double lr, double beta1, double beta2, double epsilon, std::size_t history_every,
-                   nb::object callback, std::size_t callback_every, std::optional<int> threads) {
-    if (!c.scalar || !c.with_gradient)
-        raise("GradError",
-              "minimize: the program must have one output and its gradient; compile it as "
-              "tg.compile(loss, wrt=inputs)");
-    std::vector<char> seen(c.inputs(), false);
-    for (std::int64_t input : c.wrt_input) {
-        if (input < 0 || seen[static_cast<std::size_t>(input)])
-            raise("GradError",
-                  "minimize: every Var of `wrt` must be a different input of the program");
-        seen[static_cast<std::size_t>(input)] = true;
-    }
-    MinimizeArguments a{{}, steps, history_every, callback_every, std::move(callback)};
-    if (method != "sgd" && method != "adam")
-        raise("OptionError", "minimize: expected method 'sgd' or 'adam', got '" + method + "'");
-    a.options = {method == "sgd" ? Method::sgd : Method::adam,
-                 lr,
-                 beta1,
-                 beta2,
-                 epsilon,
-                 checked_threads(threads)};
+                   nb::dict options) {
+    const auto real = [&](const char* name) { return nb::cast<double>(options[name]); };
+    const auto whole = [&](const char* name) { return nb::cast<std::size_t>(options[name]); };
+    const nb::object rows = options["rows"];
+    MinimizeArguments a{{}, steps, whole("history"), whole("every"), options["callback"]};
+    a.options.method = method_of(method);
+    check_outputs(c, a.options.method, !rows.is_none());
+    a.options.lr = real("lr");
+    a.options.beta1 = real("beta1");
+    a.options.beta2 = real("beta2");
+    a.options.epsilon = real("eps");
+    a.options.momentum = real("momentum");
+    a.options.memory = whole("memory");
+    a.options.stops = {real("gtol"), real("ftol"), real("target"), whole("patience"),
+                       c.is_double() ? std::numeric_limits<double>::epsilon()
+                                     : std::numeric_limits<float>::epsilon()};
+    a.options.bounds = bounds_of(c, options["low"], options["high"]);
+    a.options.threads = checked_threads(nb::cast<std::optional<int>>(options["threads"]));
     return std::visit(
         [&](const auto& runner) {
             using T = std::decay_t<decltype(*runner)>;
-            if constexpr (std::is_same_v<T, Runner<double>>)
-                return Minimization<double>(c, *runner, x0, a).run();
-            else
-                return Minimization<float>(c, *runner, x0, a).run();
+            using Real = std::conditional_t<std::is_same_v<T, Runner<double>>, double, float>;
+            return Minimization<Real>(c, *runner, x0, rows, nb::cast<bool>(options["mean"]), a)
+                .run();
         },
         c.runner);
 }

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 
+#include "compiled.h"
 #include "guards.h"
+#include "shared.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -82,64 +84,126 @@ bool overlap(PyArrayObject* a, PyArrayObject* b) {
     return a_low < b_high && b_low < a_high;
 }
 
-template <class T>
-nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObject* out,
-                 int threads) {
-    nb::object points = input_array(c, "batch", x.ptr(), 2);
-    PyArrayObject* array = array_of(points);
-    check_inputs(c, "batch", PyArray_DIM(array, 1));
-    const npy_intp rows = PyArray_DIM(array, 0);
-    const Outs outs = split_out(c, out);
-    const auto k = static_cast<npy_intp>(c.values()), n = static_cast<npy_intp>(c.derivatives());
-    nb::object values = c.scalar ? output_array(c, "out values", outs.values, {rows})
-                                 : output_array(c, "out values", outs.values, {rows, k});
-    nb::object derivatives;
-    if (c.with_gradient)
-        derivatives = c.scalar ? output_array(c, "out gradients", outs.derivatives, {rows, n})
-                               : output_array(c, "out jacobians", outs.derivatives, {rows, k, n});
-    for (PyObject* given : {outs.values, outs.derivatives})
-        if (given && rows && overlap(array, array_of(given))) {
-            points = nb::steal(PyArray_NewCopy(array, NPY_KEEPORDER));
-            if (!points.is_valid()) throw nb::python_error();
-            array = array_of(points);
-        }
+/// Values and derivatives of a batch: a row each, or one for all rows.
+struct BatchResults {
+    nb::object values, derivatives;
 
-    // Strides that are no multiple of the element size (fields of records) are copied away.
-    constexpr auto size = static_cast<npy_intp>(sizeof(T));
-    if (PyArray_STRIDE(array, 0) % size || PyArray_STRIDE(array, 1) % size) {
-        points = nb::steal(PyArray_NewCopy(array, NPY_CORDER));
-        if (!points.is_valid()) throw nb::python_error();
-        array = array_of(points);
+    BatchResults(const Compiled& c, npy_intp rows, bool reduced, const Outs& outs) {
+        const auto k = static_cast<npy_intp>(c.values()),
+                   n = static_cast<npy_intp>(c.derivatives());
+        const auto array = [&](const char* what, PyObject* given,
+                               std::initializer_list<npy_intp> each,
+                               std::initializer_list<npy_intp> all) {
+            return output_array(c, what, given, reduced ? each : all);
+        };
+        values = c.scalar ? array("out values", outs.values, {}, {rows})
+                          : array("out values", outs.values, {k}, {rows, k});
+        if (!c.with_gradient) return;
+        derivatives = c.scalar ? array("out gradients", outs.derivatives, {n}, {rows, n})
+                               : array("out jacobians", outs.derivatives, {k, n}, {rows, k, n});
     }
-    const npy_intp row_stride = PyArray_STRIDE(array, 0) / size;
-    const npy_intp column_stride = PyArray_STRIDE(array, 1) / size;
-    const T* data = static_cast<const T*>(PyArray_DATA(array));
-    T* value_data = static_cast<T*>(PyArray_DATA(array_of(values)));
-    T* derivative_data =
-        derivatives.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(derivatives))) : nullptr;
 
-    // A slice of rows takes some 50 ms; signals are looked at between slices.
-    const auto cost = static_cast<npy_intp>(std::min(runner.program().stats().work, 1e9)) + 100;
-    const npy_intp slice = std::max<npy_intp>(100'000'000 / cost, 64);
-    std::vector<InputRows<T>> in(c.inputs());
-    std::vector<OutputRows<T>> results(static_cast<std::size_t>(k + k * n));
+    nb::object as_python(const Compiled& c, bool reduced, bool given) const {
+        const nb::object first =
+            reduced && c.scalar && !given ? nb::object(nb::float_(values)) : values;
+        if (!c.with_gradient) return first;
+        return nb::make_tuple(first, derivatives);
+    }
+};
+
+/// A slice of rows takes some 50 ms; signals are looked at between slices. It depends on nothing
+/// but the program, and so do the sums that are taken slice by slice.
+npy_intp rows_in_slice(const Program& program) {
+    const auto cost = static_cast<npy_intp>(std::min(program.stats().work, 1e9)) + 100;
+    return std::max<npy_intp>(100'000'000 / cost, 64);
+}
+
+/// Calls body(first row, rows) for slices, without the interpreter, and looks for signals.
+template <class Body>
+void over_slices(const Program& program, npy_intp rows, Body body) {
+    const npy_intp slice = rows_in_slice(program);
     for (npy_intp first = 0; first < rows; first += slice) {
-        for (npy_intp i = 0; i < static_cast<npy_intp>(in.size()); ++i)
-            in[static_cast<std::size_t>(i)] = {data + first * row_stride + i * column_stride,
-                                               row_stride};
-        for (npy_intp i = 0; i < k; ++i)
-            results[static_cast<std::size_t>(i)] = {value_data + first * k + i, k};
-        for (npy_intp i = 0; i < k * n; ++i)
-            results[static_cast<std::size_t>(k + i)] = {derivative_data + first * k * n + i, k * n};
         {
             Unlocked unlocked(true);
-            runner.rows(in.data(), results.data(),
-                        static_cast<std::size_t>(std::min(slice, rows - first)), threads);
+            body(first, static_cast<std::size_t>(std::min(slice, rows - first)));
         }
         if (PyErr_CheckSignals()) throw nb::python_error();
     }
-    if (!c.with_gradient) return values;
-    return nb::make_tuple(values, derivatives);
+}
+
+/// Sums of all outputs over the rows, or their means.
+template <class T>
+std::vector<T> reduced_outputs(const Runner<T>& runner, const Columns<T>& columns,
+                               const Shared& shared, const std::vector<T>& values, bool mean,
+                               int threads) {
+    const std::size_t outputs = runner.program().code().output_count;
+    std::vector<T> sums;
+    over_slices(runner.program(), columns.rows, [&](npy_intp first, std::size_t count) {
+        sums.resize(sums.size() + outputs);
+        std::vector<OutputRows<T>> results;
+        for (std::size_t i = 0; i < outputs; ++i)
+            results.push_back({sums.data() + sums.size() - outputs + i, 0, true});
+        runner.rows(columns.from(first, shared, values).data(), results.data(), count, threads);
+    });
+    std::vector<T> out(outputs);
+    for (std::size_t i = 0; i < outputs; ++i) {
+        out[i] = pairwise_sum(sums.data() + i, sums.size() / outputs, outputs);
+        if (mean) out[i] /= static_cast<T>(columns.rows);
+    }
+    return out;
+}
+
+template <class T>
+nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObject* out,
+                 const Shared& shared, Reduce reduce, int threads) {
+    Columns<T> columns(c, "batch", x, shared);
+    const npy_intp rows = columns.rows;
+    const Outs outs = split_out(c, out);
+    const BatchResults arrays(c, rows, reduce != Reduce::none, outs);
+    const auto k = static_cast<npy_intp>(c.values()), n = static_cast<npy_intp>(c.derivatives());
+    T* value_data = static_cast<T*>(PyArray_DATA(array_of(arrays.values)));
+    T* derivative_data =
+        c.with_gradient ? static_cast<T*>(PyArray_DATA(array_of(arrays.derivatives))) : nullptr;
+    const std::vector<T> values(shared.values.begin(), shared.values.end());
+    if (reduce != Reduce::none) {
+        check_summable(c, shared, "batch");
+        if (reduce == Reduce::mean && !rows)
+            raise("ShapeError", "batch: expected at least one row for a mean, got none");
+        const auto found =
+            reduced_outputs(runner, columns, shared, values, reduce == Reduce::mean, threads);
+        std::copy_n(found.begin(), k, value_data);
+        if (derivative_data) std::copy_n(found.begin() + k, k * n, derivative_data);
+        return arrays.as_python(c, true, outs.values);
+    }
+
+    for (PyObject* given : {outs.values, outs.derivatives})
+        if (given && rows && overlap(array_of(columns.keep), array_of(given))) {
+            const nb::object copy =
+                nb::steal(PyArray_NewCopy(array_of(columns.keep), NPY_KEEPORDER));
+            if (!copy.is_valid()) throw nb::python_error();
+            columns = Columns<T>(c, "batch", copy, shared);
+        }
+    over_slices(runner.program(), rows, [&](npy_intp first, std::size_t count) {
+        std::vector<OutputRows<T>> results;
+        results.reserve(static_cast<std::size_t>(k + k * n));
+        for (npy_intp i = 0; i < k; ++i) results.push_back({value_data + first * k + i, k});
+        for (npy_intp i = 0; i < k * n; ++i)
+            results.push_back({derivative_data + first * k * n + i, k * n});
+        runner.rows(columns.from(first, shared, values).data(), results.data(), count, threads);
+    });
+    return arrays.as_python(c, false, outs.values);
+}
+
+nb::object batch(const Compiled& c, nb::handle x, std::optional<int> threads, nb::handle shared,
+                 nb::handle reduce, nb::handle out) {
+    const int count = checked_threads(threads);
+    const Shared inputs = shared_of(c, shared);
+    const Reduce how = reduce_of(reduce, "batch");
+    return with_branches(c, x, inputs, [&] {
+        return std::visit(
+            [&](const auto& runner) { return batch(c, *runner, x, out.ptr(), inputs, how, count); },
+            c.runner);
+    });
 }
 
 // ---- columns ----------------------------------------------------------------------------------
@@ -246,9 +310,37 @@ void construct(Compiled* self, nb::handle outputs, nb::handle wrt, nb::handle in
         position[graph.node(ids[i]).a] = static_cast<std::int64_t>(i);
     for (NodeId id : wrt_ids)
         wrt_input.push_back(graph.op(id) == Op::input ? position[graph.node(id).a] : -1);
-    new (self) Compiled{make_runner(program, dtype == "float64"), program, scalar, with_gradient,
-                        std::move(wrt_input)};
+    new (self) Compiled{make_runner(program, dtype == "float64"),
+                        program,
+                        scalar,
+                        with_gradient,
+                        std::move(wrt_input),
+                        first.graph,
+                        ids};
 }
+
+constexpr const char* batch_doc =
+    R"(The program at every row of x.
+
+Args:
+    x: Rows of all inputs; with `shared`, of the others, in their order.
+    threads: None takes all cores. Results have the same bits for any number.
+    shared: Inputs that have one value for all rows: values of the first inputs, or a dict from
+        names, Vars or places of inputs to values.
+    reduce: "sum" or "mean" over the rows, of values and of derivatives, which then must be by
+        shared inputs. No row's result is stored.
+    out: Arrays for the results.
+
+Example:
+    >>> import tapegrad as tg
+    >>> g = tg.Graph()
+    >>> slope, t, y = g.input("slope"), g.input("t"), g.input("y")
+    >>> error = tg.compile((slope * t - y) ** 2, wrt=slope)
+    >>> error.batch([[1.0, 2.0], [2.0, 3.0]], shared=[1.0], reduce="sum")
+    (2.0, array([-6.]))
+    >>> error.batch([[1.0, 2.0], [2.0, 3.0]], shared={"slope": 2.0}, reduce="mean")
+    (0.5, array([2.]))
+)";
 
 }  // namespace
 
@@ -273,29 +365,21 @@ void bind_program(nb::module_& m) {
             nb::sig("def __call__(self, x: numpy.typing.ArrayLike, *, out: typing.Any = None) -> "
                     "typing.Any"),
             "The program at one point.")
-        .def(
-            "batch",
-            [](const Compiled& c, nb::handle x, std::optional<int> threads, nb::handle out) {
-                const int count = checked_threads(threads);
-                return with_branches(c, x, [&] {
-                    return std::visit(
-                        [&](const auto& runner) { return batch(c, *runner, x, out.ptr(), count); },
-                        c.runner);
-                });
-            },
-            nb::arg("x"), nb::arg("threads") = nb::none(), nb::arg("out") = nb::none(),
-            nb::sig(
-                "def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, out: "
-                "typing.Any = None) -> typing.Any"),
-            "The program at every row of x.")
+        .def("batch",
+             static_cast<nb::object (*)(const Compiled&, nb::handle, std::optional<int>, nb::handle,
+                                        nb::handle, nb::handle)>(&batch),
+             nb::arg("x"), nb::arg("threads") = nb::none(), nb::kw_only(),
+             nb::arg("shared") = nb::none(), nb::arg("reduce") = nb::none(),
+             nb::arg("out") = nb::none(),
+             nb::sig("def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, "
+                     "shared: numpy.typing.ArrayLike | collections.abc.Mapping[typing.Any, "
+                     "float] | None = None, reduce: typing.Literal['sum', 'mean'] | None = None, "
+                     "out: typing.Any = None) -> typing.Any"),
+             batch_doc)
         .def("descend", &minimize, nb::arg("x0"), nb::arg("method"), nb::arg("steps"),
-             nb::arg("lr"), nb::arg("beta1"), nb::arg("beta2"), nb::arg("epsilon"),
-             nb::arg("history_every"), nb::arg("callback").none(), nb::arg("callback_every"),
-             nb::arg("threads").none(),
-             nb::sig("def descend(self, x0: numpy.typing.ArrayLike, method: str, steps: int, lr: "
-                     "float, beta1: float, beta2: float, epsilon: float, history_every: int, "
-                     "callback: typing.Any, callback_every: int, threads: int | None) -> "
-                     "tuple[typing.Any, ...]"),
+             nb::arg("options"),
+             nb::sig("def descend(self, x0: numpy.typing.ArrayLike, method: str, steps: int, "
+                     "options: dict[str, typing.Any]) -> tuple[typing.Any, ...]"),
              "The native loop behind minimize().")
         .def("columns",
              static_cast<nb::list (*)(const Compiled&, nb::handle, bool, std::optional<int>)>(
@@ -331,6 +415,16 @@ void bind_program(nb::module_& m) {
              "Inputs, constants, instructions, outputs and loops, by numbers of values.")
         .def_prop_ro("input_names", &input_names, nb::sig("def input_names(self) -> list[str]"),
                      "Names of the inputs, empty where they have none.")
+        .def_prop_ro(
+            "wrt_inputs",
+            [](const Compiled& c) {
+                nb::list out;
+                for (std::int64_t input : c.wrt_input)
+                    out.append(input < 0 ? nb::none() : nb::cast(input));
+                return out;
+            },
+            nb::sig("def wrt_inputs(self) -> list[int | None]"),
+            "Per derivative the place of the input it is by; None if it is by no input.")
         .def_prop_ro("n_inputs", &Compiled::inputs, "How many values a point has.")
         .def_prop_ro("n_outputs", &Compiled::values, "How many values it computes.")
         .def_prop_ro("n_derivatives", &Compiled::derivatives, "Derivatives per value.")

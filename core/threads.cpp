@@ -18,7 +18,7 @@ std::atomic<int> chosen{0};
 }  // namespace
 
 int thread_count(int wanted) {
-    if (forked.load(std::memory_order_relaxed)) return 1;
+    if (wanted == 1 || forked.load(std::memory_order_relaxed)) return 1;
     static const int cores = omp_get_num_procs();
     return wanted > 0 ? std::min(wanted, 4 * cores) : cores;
 }

@@ -102,6 +102,6 @@ def test_public_python_functions_have_a_runnable_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(tg, name)) or "")
 
 
-@pytest.mark.parametrize("name", ["minimize", "explain", "profile", "scipy"])
+@pytest.mark.parametrize("name", ["batch", "minimize", "explain", "profile", "scipy"])
 def test_public_methods_have_a_runnable_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(tg.Program, name)) or "")

@@ -17,9 +17,9 @@ constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::size_t round_bytes = 16 * 1024;
 constexpr std::uint32_t tile = 8;
-/// Rows whose outputs are summed as one piece, and partial sums within a piece.
-constexpr std::size_t sum_piece = 1024;
-constexpr std::size_t sum_lanes = 16;
+/// Instructions times rows, some 100 us, below which another thread takes longer to wake than to
+/// work.
+constexpr double thread_work = 500e3;
 
 std::size_t cache_bytes() {
 #ifdef _SC_LEVEL2_CACHE_SIZE
@@ -27,16 +27,6 @@ std::size_t cache_bytes() {
     if (size > 0) return static_cast<std::size_t>(size);
 #endif
     return 512 * 1024;
-}
-
-/// Sum by halves, in index order, of `count` numbers `stride` apart.
-template <class T>
-T pairwise_sum(const T* values, std::size_t count, std::size_t stride) {
-    if (count == 0) return T(0);
-    if (count == 1) return values[0];
-    std::size_t half = count / 2;
-    return pairwise_sum(values, half, stride) +
-           pairwise_sum(values + half * stride, count - half, stride);
 }
 
 }  // namespace
@@ -110,44 +100,67 @@ void Runner<T>::one(const T* x, T* values, T* derivatives) const {
 }
 
 template <class T>
-void Runner<T>::block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
-                      std::size_t count) const {
-    const Code& code = program_->code();
-    const auto width = static_cast<std::size_t>(workspace.width());
-    // In tiles of eight rows and eight inputs, which share cache lines: rows far apart fall on few
-    // cache sets, and a line read for one input would be gone before the next one wants it.
-    for (std::uint32_t low = 0; low < code.input_count; low += tile)
-        for (std::size_t l = 0; l < width; l += tile)
-            for (std::uint32_t i = low; i < std::min(code.input_count, low + tile); ++i) {
-                if (code.inputs[i] == no_slot) continue;
-                T* to = workspace.slot(code.inputs[i]) + l;
-                const std::ptrdiff_t stride = inputs[i].stride;
-                const T* from = inputs[i].data + static_cast<std::ptrdiff_t>(first) * stride;
-                if (l + tile <= count) {
-                    from += static_cast<std::ptrdiff_t>(l) * stride;
-                    for (std::size_t k = 0; k < tile; ++k, from += stride) to[k] = *from;
-                } else {
-                    for (std::size_t k = 0; k < tile; ++k)
-                        to[k] =
-                            from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
-                }
-            }
-    kernels<T>().lanes(code, workspace.slots(), workspace.width());
+Gather<T>::Gather(const Code& code, const InputRows<T>* inputs) {
+    if (code.input_count && inputs[0].stride > 1) strided_.reserve(code.input_count);
+    for (std::uint32_t i = 0; i < code.input_count; ++i) {
+        if (code.inputs[i] == no_slot) continue;
+        const std::ptrdiff_t stride = inputs[i].stride;
+        auto& kind = stride == 0 ? shared_ : stride == 1 ? adjacent_ : strided_;
+        kind.push_back({code.inputs[i], inputs[i]});
+    }
 }
 
-/// Writes the outputs of `rows` rows that are not summed.
 template <class T>
-void Runner<T>::scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs,
-                        std::size_t first, std::size_t rows) const {
-    const Code& code = program_->code();
-    for (std::uint32_t low = 0; low < code.output_count; low += tile)
-        for (std::size_t l = 0; l < rows; l += tile)
-            for (std::uint32_t i = low; i < std::min(code.output_count, low + tile); ++i) {
+void Gather<T>::fill(const Workspace<T>& workspace, std::size_t first, std::size_t count) const {
+    const auto width = static_cast<std::size_t>(workspace.width());
+    for (const Column& column : shared_)
+        std::fill_n(workspace.slot(column.slot), width, *column.rows.data);
+    for (const Column& column : adjacent_) {
+        T* to = workspace.slot(column.slot);
+        std::copy_n(column.rows.data + first, count, to);
+        std::fill_n(to + count, width - count, to[count - 1]);
+    }
+    // In tiles of eight rows and eight inputs, which share cache lines: rows far apart fall on few
+    // cache sets, and a line read for one input would be gone before the next one wants it.
+    for (std::size_t low = 0; low < strided_.size(); low += tile)
+        for (std::size_t l = 0; l < width; l += tile)
+            for (std::size_t i = low; i < std::min(strided_.size(), low + tile); ++i)
+                fill_tile(strided_[i], workspace.slot(strided_[i].slot) + l, first, l, count);
+}
+
+/// Eight rows of one input; beyond the last row, copies of it.
+template <class T>
+void Gather<T>::fill_tile(const Column& column, T* to, std::size_t first, std::size_t l,
+                          std::size_t count) {
+    const std::ptrdiff_t stride = column.rows.stride;
+    const T* from = column.rows.data + static_cast<std::ptrdiff_t>(first) * stride;
+    if (l + tile <= count) {
+        from += static_cast<std::ptrdiff_t>(l) * stride;
+        for (std::size_t k = 0; k < tile; ++k, from += stride) to[k] = *from;
+    } else {
+        for (std::size_t k = 0; k < tile; ++k)
+            to[k] = from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
+    }
+}
+
+template <class T>
+int Runner<T>::threads_for(std::size_t rows, int wanted) const {
+    const double work = static_cast<double>(rows) * (program_->stats().work + 10);
+    if (work < thread_work) return 1;
+    return static_cast<int>(std::min<double>(thread_count(wanted), 1 + work / thread_work));
+}
+
+/// Writes the outputs of a block that are not summed.
+template <class T>
+void Runner<T>::scatter(const RowBlock<T>& block, const OutputRows<T>* outputs) {
+    for (std::uint32_t low = 0; low < block.code.output_count; low += tile)
+        for (std::size_t l = 0; l < block.rows; l += tile)
+            for (std::uint32_t i = low; i < std::min(block.code.output_count, low + tile); ++i) {
                 if (outputs[i].sum) continue;
-                const T* from = workspace.slot(code.outputs[i]) + l;
+                const T* from = block.output(i) + l;
                 const std::ptrdiff_t stride = outputs[i].stride;
-                T* to = outputs[i].data + static_cast<std::ptrdiff_t>(first + l) * stride;
-                const std::size_t count = std::min<std::size_t>(tile, rows - l);
+                T* to = outputs[i].data + static_cast<std::ptrdiff_t>(block.first + l) * stride;
+                const std::size_t count = std::min<std::size_t>(tile, block.rows - l);
                 for (std::size_t k = 0; k < count; ++k, to += stride) *to = from[k];
             }
 }
@@ -155,44 +168,51 @@ void Runner<T>::scatter(const Workspace<T>& workspace, const OutputRows<T>* outp
 template <class T>
 void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, std::size_t count,
                      int threads) const {
-    const Code& code = program_->code();
-    const auto width = static_cast<std::size_t>(width_);
     std::vector<std::uint32_t> summed;
-    for (std::uint32_t i = 0; i < code.output_count; ++i)
+    const std::uint32_t output_count = program_->code().output_count;
+    if (output_count && outputs[0].sum) summed.reserve(output_count);
+    for (std::uint32_t i = 0; i < output_count; ++i)
         if (outputs[i].sum) summed.push_back(i);
-    const std::size_t piece = summed.empty() ? width : sum_piece;
-    const std::size_t pieces = (count + piece - 1) / piece;
-    std::vector<T> partial(pieces * summed.size());
-
-    auto run_piece = [&](const Workspace<T>& workspace, std::vector<T>& lanes, std::size_t p) {
-        std::fill(lanes.begin(), lanes.end(), T(0));
-        const std::size_t end = std::min(count, (p + 1) * piece);
-        for (std::size_t first = p * piece; first < end; first += width) {
-            const std::size_t rows = std::min(width, end - first);
-            block(workspace, inputs, first, rows);
-            scatter(workspace, outputs, first, rows);
-            for (std::size_t s = 0; s < summed.size(); ++s) {
-                const T* slot = workspace.slot(code.outputs[summed[s]]);
-                for (std::size_t l = 0; l < rows; ++l)
-                    lanes[s * sum_lanes + (first + l) % sum_lanes] += slot[l];
-            }
-        }
+    std::vector<T> totals(summed.size());
+    sum_over_rows(inputs, count, threads, totals, [&](const RowBlock<T>& block, T* sums) {
+        if (summed.size() < output_count) scatter(block, outputs);
         for (std::size_t s = 0; s < summed.size(); ++s)
-            partial[p * summed.size() + s] =
-                pairwise_sum(lanes.data() + s * sum_lanes, sum_lanes, 1);
-    };
+            add_rows(block.output(summed[s]), block.first, block.rows, sums + s * sum_lanes);
+    });
+    for (std::size_t s = 0; s < summed.size(); ++s) *outputs[summed[s]].data = totals[s];
+}
 
-    over_ranges(*this, width_, pieces, threads,
-                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
-                    std::vector<T> lanes(summed.size() * sum_lanes);
-                    for (std::size_t p = low; p < high; ++p) run_piece(workspace, lanes, p);
-                });
-    for (std::size_t s = 0; s < summed.size(); ++s)
-        *outputs[summed[s]].data = pairwise_sum(partial.data() + s, pieces, summed.size());
+template <class T>
+auto Runner<T>::parts_for(const InputRows<T>* inputs) const -> const Parts* {
+    std::vector<char> shared;
+    for (std::uint32_t i = 0; i < program_->code().input_count; ++i)
+        shared.push_back(inputs[i].stride == 0);
+    if (std::find(shared.begin(), shared.end(), char(true)) == shared.end()) return nullptr;
+    std::lock_guard lock(parts_mutex_);
+    auto [place, is_new] = parts_.try_emplace(shared);
+    if (is_new)
+        if (Split found = split(*program_, shared); found.rows)
+            place->second.reset(new Parts{Runner(found.shared), Runner(found.rows)});
+    return place->second.get();
+}
+
+template <class T>
+std::vector<InputRows<T>> Runner<T>::with_shared(const Parts& parts, const InputRows<T>* inputs,
+                                                 std::vector<T>& values) {
+    const std::uint32_t count = parts.shared.program().code().input_count;
+    std::vector<InputRows<T>> out(inputs, inputs + count);
+    std::vector<T> x;
+    for (const InputRows<T>& input : out) x.push_back(input.stride ? T(0) : *input.data);
+    values.resize(parts.shared.program().values());
+    parts.shared.one(x.data(), values.data(), nullptr);
+    for (const T& value : values) out.push_back({&value, 0});
+    return out;
 }
 
 template class Workspace<double>;
 template class Workspace<float>;
+template class Gather<double>;
+template class Gather<float>;
 template class Runner<double>;
 template class Runner<float>;
 

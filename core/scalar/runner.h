@@ -8,13 +8,17 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "program.h"
+#include "rates.h"
+#include "sums.h"
 #include "threads.h"
 
 namespace tapegrad {
@@ -54,6 +58,35 @@ class Workspace {
     int width_;
 };
 
+/// Brings the inputs of blocks of rows into their slots.
+template <class T>
+class Gather {
+   public:
+    Gather(const Code& code, const InputRows<T>* inputs);
+    /// Rows from `first` on; lanes beyond `count` get copies of the last one.
+    void fill(const Workspace<T>& workspace, std::size_t first, std::size_t count) const;
+
+   private:
+    struct Column {
+        std::uint32_t slot;
+        InputRows<T> rows;
+    };
+    static void fill_tile(const Column& column, T* to, std::size_t first, std::size_t l,
+                          std::size_t count);
+
+    std::vector<Column> shared_, adjacent_, strided_;  ///< stride 0, 1, any other
+};
+
+/// The outputs of a block of rows.
+template <class T>
+struct RowBlock {
+    const Code& code;
+    const Workspace<T>& workspace;
+    std::size_t first, rows;
+
+    const T* output(std::size_t i) const { return workspace.slot(code.outputs[i]); }
+};
+
 template <class T>
 class Runner {
    public:
@@ -71,6 +104,13 @@ class Runner {
     /// number of threads.
     void rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, std::size_t count,
               int threads) const;
+    /// Evaluates many rows and adds up what `collect(block, sums)` adds to `sums` for a block of
+    /// them: sum_lanes partial sums for each of the totals. Pieces of rows and the order in which
+    /// they are added are fixed, whatever the number of threads. What depends on shared inputs
+    /// alone is computed once.
+    template <class Collect>
+    void sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
+                       std::vector<T>& totals, Collect collect) const;
 
     /// A workspace of this width, new or used before; returned when the lease ends.
     class Lease {
@@ -90,38 +130,101 @@ class Runner {
    private:
     std::unique_ptr<Workspace<T>> take(int width) const;
     void give(std::unique_ptr<Workspace<T>> workspace) const;
-    void block(const Workspace<T>& workspace, const InputRows<T>* inputs, std::size_t first,
-               std::size_t count) const;
-    void scatter(const Workspace<T>& workspace, const OutputRows<T>* outputs, std::size_t first,
-                 std::size_t rows) const;
+    /// Threads that are worth waking for so many rows.
+    int threads_for(std::size_t rows, int wanted) const;
+    static void scatter(const RowBlock<T>& block, const OutputRows<T>* outputs);
+    template <class Collect>
+    void sum_pieces(const InputRows<T>* inputs, std::size_t count, int threads,
+                    std::vector<T>& totals, Collect collect) const;
+    /// The program in two parts, or null if that saves nothing with these inputs shared.
+    struct Parts;
+    const Parts* parts_for(const InputRows<T>* inputs) const;
+    /// The inputs, and behind them values that all rows share, which `values` keeps.
+    static std::vector<InputRows<T>> with_shared(const Parts& parts, const InputRows<T>* inputs,
+                                                 std::vector<T>& values);
 
     std::shared_ptr<const Program> program_;
     int width_;
-    mutable std::mutex mutex_;
+    mutable std::mutex mutex_, parts_mutex_;
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
+    mutable std::map<std::vector<char>, std::unique_ptr<Parts>> parts_;  ///< by shared inputs
 };
 
-/// Calls body(workspace, low, high) for contiguous ranges of [0, count), one per thread, each with
-/// a workspace of its own. What a body throws is thrown here.
+template <class T>
+struct Runner<T>::Parts {
+    Runner shared, rows;
+};
+
+constexpr std::size_t ranges_per_thread = 8;
+
+/// Calls body(workspace, low, high) for ranges that make up [0, count), in threads that have a
+/// workspace each and take range after range: one that others keep from running delays the rest by
+/// no more than its last range. What a body throws is thrown here.
 template <class T, class Body>
 void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body) {
     threads = static_cast<int>(
         std::min(static_cast<std::size_t>(thread_count(threads)), std::max<std::size_t>(count, 1)));
-    const auto run = [&](std::size_t part, std::size_t parts) {
+    if (threads <= 1) {
         typename Runner<T>::Lease workspace(runner, width);
-        body(*workspace, count * part / parts, count * (part + 1) / parts);
-    };
-    if (threads <= 1) return run(0, 1);
+        return body(*workspace, std::size_t{0}, count);
+    }
+    const std::size_t range =
+        std::max<std::size_t>(1, count / (static_cast<std::size_t>(threads) * ranges_per_thread));
+    std::atomic<std::size_t> next{0};
     std::exception_ptr failure;
 #pragma omp parallel num_threads(threads)
     try {
-        run(static_cast<std::size_t>(omp_get_thread_num()),
-            static_cast<std::size_t>(omp_get_num_threads()));
+        typename Runner<T>::Lease workspace(runner, width);
+        for (std::size_t low; (low = next.fetch_add(range)) < count;)
+            body(*workspace, low, std::min(count, low + range));
     } catch (...) {
 #pragma omp critical
         failure = std::current_exception();
     }
     if (failure) std::rethrow_exception(failure);
+}
+
+template <class T>
+template <class Collect>
+void Runner<T>::sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
+                              std::vector<T>& totals, Collect collect) const {
+    const Parts* parts = count >= sum_piece ? parts_for(inputs) : nullptr;
+    if (!parts) return sum_pieces(inputs, count, threads, totals, collect);
+    std::vector<T> values;
+    const std::vector<InputRows<T>> all = with_shared(*parts, inputs, values);
+    parts->rows.sum_pieces(all.data(), count, threads, totals, collect);
+}
+
+template <class T>
+template <class Collect>
+void Runner<T>::sum_pieces(const InputRows<T>* inputs, std::size_t count, int threads,
+                           std::vector<T>& totals, Collect collect) const {
+    const Code& code = program_->code();
+    const auto width = static_cast<std::size_t>(width_);
+    const std::size_t piece = totals.empty() ? width : sum_piece;
+    const std::size_t pieces = (count + piece - 1) / piece;
+    std::vector<T> partial(pieces * totals.size());
+    const Gather<T> gather(code, inputs);
+    const auto run_piece = [&](const Workspace<T>& workspace, std::vector<T>& sums, std::size_t p) {
+        std::fill(sums.begin(), sums.end(), T(0));
+        const std::size_t end = std::min(count, (p + 1) * piece);
+        for (std::size_t first = p * piece; first < end; first += width) {
+            const std::size_t rows = std::min(width, end - first);
+            gather.fill(workspace, first, rows);
+            kernels<T>().lanes(code, workspace.slots(), width_);
+            collect(RowBlock<T>{code, workspace, first, rows}, sums.data());
+        }
+        for (std::size_t s = 0; s < totals.size(); ++s)
+            partial[p * totals.size() + s] =
+                pairwise_sum(sums.data() + s * sum_lanes, sum_lanes, 1);
+    };
+    over_ranges(*this, width_, pieces, threads_for(count, threads),
+                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
+                    std::vector<T> sums(totals.size() * sum_lanes);
+                    for (std::size_t p = low; p < high; ++p) run_piece(workspace, sums, p);
+                });
+    for (std::size_t s = 0; s < totals.size(); ++s)
+        totals[s] = pairwise_sum(partial.data() + s, pieces, totals.size());
 }
 
 }  // namespace tapegrad

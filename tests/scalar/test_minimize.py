@@ -115,7 +115,8 @@ def test_lanes_equal_single_starts_bit_for_bit(
         assert one.history is not None
         np.testing.assert_array_equal(many.x[row], one.x)
         np.testing.assert_array_equal(many.last_x[row], one.last_x)
-        np.testing.assert_array_equal(many.history[:, row], one.history)
+        # One that ends in NaN ends early; its value stays in the history of all.
+        np.testing.assert_array_equal(many.history[: len(one.history), row], one.history)
         np.testing.assert_array_equal(many.value[row], one.value)
         np.testing.assert_array_equal(many.last_value[row], one.last_value)
 

@@ -671,7 +671,7 @@ def test_other_python_threads_run_during_a_batch() -> None:
 def test_ctrl_c_ends_a_batch() -> None:
     x = tg.Graph().inputs(3)
     program = tg.compile(tg.sum([mixed(x * (1 + k)) for k in range(300)]), wrt=x)
-    rows = np.broadcast_to(np.array(POINT), (2_000_000, 3))
+    rows = np.tile(POINT, (2_000_000, 1))
     timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
     timer.start()
     try:

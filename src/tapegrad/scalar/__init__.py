@@ -8,9 +8,10 @@ from tapegrad.scalar.branches import Branch
 from tapegrad.scalar.check import gradcheck
 from tapegrad.scalar.control import scan
 from tapegrad.scalar.custom import custom
+from tapegrad.scalar.descent import Minimum
 from tapegrad.scalar.picture import Picture, to_dot
 from tapegrad.scalar.profile import Profile
-from tapegrad.scalar.program import Minimum, Program, compile
+from tapegrad.scalar.program import Program, compile
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 from tapegrad.scalar.transforms import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
 from tapegrad.scalar.trouble import NonFinite, locate_nonfinite

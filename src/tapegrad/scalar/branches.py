@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +39,17 @@ def branches(program: _core.Program) -> tuple[Branch, ...]:
     return tuple(Branch(*each) for each in program.frozen_branches())
 
 
-def changed(program: _core.Program, points: Any) -> BranchChanged:
-    """Make the error for rows of points of which some would take other branches."""
+def changed(program: _core.Program, points: Any, shared: Mapping[int, float]) -> BranchChanged:
+    """Make the error for rows of points of which some would take other branches.
+
+    `shared` has the values of inputs that are no columns of the points, by their places.
+    """
     frozen = branches(program)
     taken = np.array([branch.taken for branch in frozen])
-    rows, which = _differences(program.guard_program(), np.asarray(points), taken)
+    whole = np.asarray(points)
+    for place in sorted(shared):
+        whole = np.insert(whole, place, shared[place], axis=1)
+    rows, which = _differences(program.guard_program(), whole, taken)
     met = tuple(frozen[place] for place in which)
     named = ", ".join(map(str, rows[:SHOWN])) + (", ..." if len(rows) > SHOWN else "")
     lines = "".join(f"\n  {branch}" for branch in met[:SHOWN])

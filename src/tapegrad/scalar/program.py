@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError
-from tapegrad.scalar import c_source, files
+from tapegrad.scalar import c_source, descent, files
 from tapegrad.scalar.branches import Branch, branches
+from tapegrad.scalar.descent import Callback, Method, Minimum
 from tapegrad.scalar.profile import Profile, profile
 from tapegrad.scalar.scipy_interface import Product, arguments
-
-#: A callback of `minimize`: step, x, value; true ends the run.
-Callback = Callable[[int, NDArray[Any], Any], object]
-
-
-@dataclass(frozen=True)
-class Minimum:
-    """What `Program.minimize` found. With several starts, every field has a row per start."""
-
-    x: NDArray[Any]
-    """The best point seen."""
-    value: Any
-    """The value there."""
-    last_x: NDArray[Any]
-    """Where the steps ended."""
-    last_value: Any
-    """The value there."""
-    history: NDArray[Any] | None
-    """Values every `history` steps, from the start on."""
-    steps: int
-    """Steps taken."""
-    stopped: bool
-    """Whether Ctrl-C or the callback ended it early."""
 
 
 class Program(_core.Program):
@@ -53,30 +28,51 @@ class Program(_core.Program):
     def minimize(
         self,
         x0: ArrayLike,
-        method: Literal["sgd", "adam"] = "adam",
+        method: Method = "adam",
         *,
         steps: int = 1000,
+        rows: ArrayLike | None = None,
+        reduce: Literal["sum", "mean"] = "mean",
+        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        gtol: float | None = None,
+        ftol: float | None = None,
+        target: float | None = None,
+        patience: int | None = None,
         lr: float = 1e-2,
+        momentum: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        memory: int | None = None,
         history: int = 0,
         callback: Callback | None = None,
         every: int = 100,
-        threads: int | None = 1,
+        threads: int | None = None,
     ) -> Minimum:
-        """Descend along the gradient in one native loop and return the best point seen.
+        """Descend in one native loop and return the best point seen.
 
         Args:
             x0: A start (n,), or several starts (m, n), which run in lanes side by side.
-            method: "sgd" (x -= lr * gradient) or "adam".
-            steps: How many steps to take.
-            lr: The step size.
+            method: "sgd" (x -= lr * gradient), "momentum" (x -= lr * velocity), "adam", "lbfgs", or
+                "lm" (Levenberg-Marquardt: half the sum of squares of the program's outputs).
+            steps: How many steps to take; each is one evaluation of value and gradient.
+            rows: Data that the program gives a part of the value for, row by row: x0 are then the
+                program's first inputs, and each row has the others.
+            reduce: Whether the value is the "mean" or the "sum" of these parts.
+            bounds: (low, high): the lowest and highest values, as numbers or arrays (n,).
+            gtol: End when no entry of the gradient, projected on the bounds, is larger.
+            ftol: End when a step changes the value by no more than this part of it. By default
+                lbfgs and lm end at gtol=1e-8 and ftol=1e-12 (float32: 1e-4, 1e-6), others do not.
+            target: End at a value of at most this.
+            patience: End after so many steps without a better value.
+            lr: The step size of sgd, momentum and adam.
+            momentum: The part of the velocity that a step of "momentum" keeps; 0.9 by default.
             betas: Adam's decay rates of the moments.
             eps: Adam's guard against division by zero.
+            memory: Steps that lbfgs guesses the Hessian from; 10 by default.
             history: Keep the value every so many steps; 0 keeps none.
             callback: Called as callback(step, x, value) every `every` steps; true ends the run.
             every: Steps between calls of the callback.
-            threads: Threads for several starts; None takes all cores.
+            threads: Threads for several starts or many rows; None takes all cores.
 
         Ctrl-C ends the run early and returns the best point so far.
 
@@ -87,36 +83,44 @@ class Program(_core.Program):
             >>> bowl = tg.compile((x[0] - 1) ** 2 + (x[1] + 2) ** 2, wrt=x)
             >>> bowl.minimize([0.0, 0.0], "sgd", steps=200, lr=0.1).x.round(6).tolist()
             [1.0, -2.0]
+            >>> found = bowl.minimize([0.0, 0.0], "lbfgs", bounds=(-1.0, 3.0))
+            >>> found.x.round(6).tolist(), found.reason
+            ([1.0, -1.0], 'gradient')
 
         """
-        steps, history, every = (
-            _whole(name, number, least)
-            for name, number, least in (
-                ("steps", steps, 0),
-                ("history", history, 0),
-                ("every", every, 1),
-            )
-        )
-        beta1, beta2 = _decay_rates(betas)
-        if not (math.isfinite(lr) and math.isfinite(eps) and eps >= 0):
-            raise OptionError(f"minimize: expected finite lr and eps >= 0, got lr={lr}, eps={eps}")
-        if method not in ("sgd", "adam"):
-            raise OptionError(f"minimize: expected method 'sgd' or 'adam', got {method!r}")
         starts = x0 if isinstance(x0, np.ndarray) else np.asarray(x0)
-        found = self.descend(
-            starts,
+        if reduce not in ("sum", "mean"):
+            raise OptionError(f"minimize: expected reduce 'sum' or 'mean', got {reduce!r}")
+        given = descent.options(
             method,
-            steps,
-            lr,
-            beta1,
-            beta2,
-            eps,
-            history,
-            callback,
-            every if callback else 0,
-            threads,
+            starts.shape[-1] if starts.ndim else 0,
+            self.dtype,
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            momentum=momentum,
+            memory=memory,
+            bounds=bounds,
+            gtol=gtol,
+            ftol=ftol,
+            target=target,
+            patience=patience,
         )
-        return Minimum(*found)
+        every = descent.whole("every", every, 1)
+        given |= {
+            "rows": rows,
+            "mean": reduce == "mean",
+            "history": descent.whole("history", history, 0),
+            "callback": callback,
+            "every": every if callback else 0,
+            "threads": threads,
+        }
+        steps = descent.whole("steps", steps, 0)
+        x, value, last_x, last_value, kept, taken, stopped, reasons = self.descend(
+            starts, method, steps, given
+        )
+        reason = reasons[0] if starts.ndim == 1 else np.array(reasons)
+        return Minimum(x, value, last_x, last_value, kept, taken, stopped, reason)
 
     def save(self, path: str | Path) -> None:
         """Write the program into a file that `Program.load` reads, on any machine.
@@ -190,6 +194,9 @@ class Program(_core.Program):
             hessp: For methods that ask for products of the Hessian with vectors: `tg.hvp` of a
                 function, or a program of a point followed by a vector. A program cannot make it
                 itself, as it does not keep its graph.
+
+        Points have all inputs of the program. Those that `wrt` does not name have a gradient of
+        zero, so they stay where `x0` puts them.
 
         Example:
             >>> import tapegrad as tg
@@ -267,27 +274,6 @@ class Program(_core.Program):
 
     def __repr__(self) -> str:
         return f"<{self._headline()}, {self.stats['instructions']:,} instructions>"
-
-
-def _whole(name: str, number: int, least: int) -> int:
-    """Return a count as an int, if it is one."""
-    try:
-        whole = operator.index(number)
-    except TypeError:
-        raise OptionError(f"minimize: expected {name} to be an integer, got {number!r}") from None
-    if whole < least:
-        raise OptionError(f"minimize: expected {name} of at least {least}, got {whole}")
-    return whole
-
-
-def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
-    """Return Adam's two decay rates, if they are that."""
-    match betas:
-        case (int() | float() as first, int() | float() as second) if (
-            0 <= first < 1 and 0 <= second < 1
-        ):
-            return float(first), float(second)
-    raise OptionError(f"minimize: expected betas as two numbers in [0, 1), got {betas!r}")
 
 
 def as_vars(vars_: Var | Iterable[Var], what: str) -> list[Var]:
