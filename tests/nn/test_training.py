@@ -145,11 +145,21 @@ CASES = [
 ]
 
 
+IDS = [f"{case.build}-{case.call}" for case in CASES]
+
+
 @pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-9), ("float32", 2e-4)])
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.build}-{case.call}" for case in CASES])
+@pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_module_trains_as_in_pytorch(torch: Torch, case: Case, dtype: str, rtol: float) -> None:
     arguments = case.build, case.call, case.arrays(), dtype
     assert_equal(train(tapegrad(), *arguments), torch(train, *arguments), rtol)
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_module_trains_on_the_reference_device(torch: Torch, case: Case) -> None:
+    arguments = case.build, case.call, case.arrays(), "float64"
+    ours = train(tapegrad(), *arguments, device="reference")
+    assert_equal(ours, torch(train, *arguments), 1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -8,6 +8,7 @@ serves all tests. The function's file may import NumPy and nothing else.
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,8 +19,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapegrad.bench.frameworks import find
-
 SERVER = Path(__file__).with_name("torch_process.py")
 
 
@@ -27,10 +26,17 @@ class Torch:
     """A process with PyTorch."""
 
     def __init__(self) -> None:
+        from tapegrad.bench.frameworks import find
+
         interpreter = find("torch").interpreter()
         assert interpreter is not None, "PyTorch is missing: `make test` installs it"
+        # Its own Python, without this one's path and without sanitizers.
+        environment = {name: text for name, text in os.environ.items() if name != "LD_PRELOAD"}
         self._process = subprocess.Popen(
-            [interpreter, "-P", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [interpreter, "-I", SERVER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
         )
 
     def __call__(self, function: Callable[..., Any], *arguments: Any) -> Any:

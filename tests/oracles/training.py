@@ -11,7 +11,9 @@ STEPS = 20
 cos = np.cos  # a test takes NumPy's functions away
 
 
-def train(lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str) -> Any:
+def train(
+    lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str, *, device: Any = None
+) -> Any:
     """Train a module, and its inputs with it, over some steps; return all that it came to.
 
     Args:
@@ -20,10 +22,13 @@ def train(lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str) -
         call: Its call, as text over `model` and the names of arrays.
         arrays: Inputs. Floats are of the dtype, require gradients and are trained.
         dtype: "float32" or "float64".
+        device: Where all of it happens, if not where the library puts it.
     """
     floats = getattr(lib.tt, dtype)
     model = filled(lib, eval(build, {"nn": lib.nn, "tt": lib.tt}).to(floats), 0)
-    inputs = {name: _input(lib, array, floats) for name, array in arrays.items()}
+    inputs = {name: _input(lib, array, floats, device) for name, array in arrays.items()}
+    if device is not None:
+        model.to(device)
     trained = [each for each in inputs.values() if each.requires_grad]
     optimizer = lib.optim.SGD([*model.parameters(), *trained], lr=0.05, momentum=0.9)
     losses = []
@@ -123,7 +128,7 @@ def target(lib: Any, output: Any) -> Any:
     """Return numbers of the shape of an output for it to learn."""
     shape = tuple(output.shape)
     numbers = cos(np.arange(prod(shape))).reshape(shape)
-    return lib.tt.tensor(numbers).to(output.dtype)
+    return lib.tt.tensor(numbers).to(output.device).to(output.dtype)
 
 
 def numpy(each: Any) -> Any:
@@ -136,6 +141,6 @@ def number_or_array(value: Any) -> Any:
     return float(value) if getattr(value, "ndim", 0) == 0 else numpy(value)
 
 
-def _input(lib: Any, array: Any, floats: Any) -> Any:
-    each = lib.tt.tensor(array)
+def _input(lib: Any, array: Any, floats: Any, device: Any) -> Any:
+    each = lib.tt.tensor(array, device=device)
     return each.to(floats).requires_grad_() if each.is_floating_point() else each

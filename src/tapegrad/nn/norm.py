@@ -97,13 +97,15 @@ class _BatchNorm(Module):
                 f"dimensions, {self.num_features} channels in the second, "
                 f"got shape {tuple(input.shape)}"
             )
+        mean, var = self.running_mean, self.running_var
+        kept = not self.training or self.track_running_stats
         return F.batch_norm(
             input,
-            self.running_mean if not self.training or self.track_running_stats else None,
-            self.running_var if not self.training or self.track_running_stats else None,
+            mean if kept else None,
+            var if kept else None,
             self.weight,
             self.bias,
-            self.training or self.running_mean is None,
+            self.training or mean is None,
             self._count_batch(),
             self.eps,
         )

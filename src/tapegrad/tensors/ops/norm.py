@@ -119,10 +119,10 @@ def batch_norm(
     y, mean, var, _ = _BATCH(input, weight, bias, eps=eps)
     if training and running_mean is not None and running_var is not None:
         count = input.numel() // input.shape[1]
+        shares = 1 - momentum, momentum, momentum * count / (count - 1)
+        running = running_mean, running_var
         with no_grad():
-            running_mean.mul_(1 - momentum).add_(mean.detach() * momentum)
-            unbiased = var.detach() * (momentum * count / (count - 1))
-            running_var.mul_(1 - momentum).add_(unbiased)
+            _blended(*running, mean, var, *shares, out=running)
     found: Tensor = y
     return found
 
@@ -143,6 +143,13 @@ def _by_statistics(
     shift = shift if bias is None else shift + bias
     found: Tensor = _scaled(x, scale.reshape(shape), shift.reshape(shape))
     return found
+
+
+@elementwise
+def _blended(
+    old_mean: Any, old_var: Any, mean: Any, var: Any, keep: Any, take: Any, unbiased: Any
+) -> Any:
+    return keep * old_mean + take * mean, keep * old_var + unbiased * var
 
 
 @elementwise

@@ -72,7 +72,7 @@ def record(ops: OpList) -> Recorded:
 
 
 class Tapegrad(Adapter):
-    """Operators on tensors, one after the other; of graphs, one call of the program for each point."""
+    """Operators on tensors, one by one; of graphs, one call of the program for each point."""
 
     operators = OPERATORS
     #: What it computes in, if not in float64.
