@@ -102,7 +102,9 @@ def promoted(operands: tuple[Any, ...]) -> np.dtype[Any]:
             place, name = (0 if each.ndim else 1), each.dtype.name
         else:
             place = 2
-            name = {"b": "bool", "i": "int64"}.get(np.asarray(each).dtype.kind, "float32")
+            name = {"b": "bool", "i": "int64", "u": "int64"}.get(
+                np.asarray(each).dtype.kind, "float32"
+            )
         ranks[place] = max(ranks[place], order.index(name))
     out = ranks[0]
     for rank in ranks[1:]:
