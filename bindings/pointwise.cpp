@@ -68,13 +68,18 @@ Item item_of(const char* op, PyObject* object) {
                                         reinterpret_cast<PyObject*>(PyArray_DESCR(item.array))))));
         return item;
     }
-    if (PyBool_Check(object)) {
+    if (PyBool_Check(object) || PyArray_IsScalar(object, Bool)) {
         item.type = DType::b8;
-        item.truth = object == Py_True;
-    } else if (PyLong_Check(object)) {
+        item.truth = PyObject_IsTrue(object) == 1;
+    } else if (PyLong_Check(object) || PyArray_IsScalar(object, Integer)) {
         item.type = DType::i64;
-        item.whole = PyLong_AsLongLong(object);
-        if (item.whole == -1 && PyErr_Occurred()) throw nb::python_error();
+        const nb::object whole = nb::steal(PyNumber_Index(object));
+        item.whole = whole.is_valid() ? PyLong_AsLongLong(whole.ptr()) : -1;
+        if (item.whole == -1 && PyErr_Occurred()) {
+            PyErr_Clear();
+            raise("DTypeError",
+                  std::string(op) + ": expected a whole number of 64 bits, got a larger one");
+        }
     } else {
         item.type = DType::f64;
         item.real = PyFloat_AsDouble(object);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -200,6 +201,21 @@ def test_modes_end_with_errors_and_belong_to_a_thread() -> None:
         thread.start()
         thread.join()
     assert seen == [True]
+
+
+def test_threads_walk_graphs_of_their_own() -> None:
+    weight = tt.randn(32, 32, dtype="float64", generator=tt.Generator(1)).requires_grad_()
+
+    def gradient(seed: int) -> Any:
+        x = tt.randn(16, 32, dtype="float64", generator=tt.Generator(seed))
+        loss = tt.cross_entropy((x @ weight).tanh() @ weight.T, tt.zeros(16, dtype="int64"))
+        return tt.grad(loss, weight)[0].numpy()
+
+    expected = [gradient(seed) for seed in range(8)]
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for ours, theirs in zip(pool.map(gradient, range(8)), expected, strict=True):
+                np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
 
 def test_detach_shares_elements_and_stops_gradients() -> None:

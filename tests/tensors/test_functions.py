@@ -136,6 +136,26 @@ def test_fused_functions_are_their_parts(device: str) -> None:
     assert swish(x.float(), 1.5).dtype is tt.float32
 
 
+def test_fused_functions_of_many_operands_agree_on_both_devices() -> None:
+    @tt.elementwise
+    def mixed(x: Any, y: Any, z: Any) -> Any:
+        a, b, c = tg.softmax([x, y, z])
+        return a * tg.max([x, y]) + b * tg.logsumexp([x, z]) + tg.prod([x, c, y]) - tg.min([y, z])
+
+    values = np.random.default_rng(3).standard_normal((3, 5))
+    found = []
+    for device in DEVICES:
+        x, y, z = (tt.tensor(row, device=device).requires_grad_() for row in values)
+        out = mixed(x, y, z)
+        first = tt.grad(out.sum(), [x, y, z], create_graph=True)
+        second = tt.grad(sum((each * each).sum() for each in first), [x, y, z])
+        found.append([each.detach().numpy() for each in (out, *first, *second)])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    with pytest.raises(ShapeError, match="broadcast"):
+        mixed(x, y, tt.ones(4, device="reference"))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_fused_updates_write_in_place(device: str) -> None:
     @tt.elementwise

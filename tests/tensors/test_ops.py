@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import tapegrad.tensors as tt
+from tapegrad.backends import cpu
 from tests.oracles.torch import Torch, assert_equal
 from tests.tensors.cases import DEVICES, DTYPES, LAYOUTS, PUBLIC, RTOL, cases
 from tests.tensors.torch_calls import differentiate, unknown_names, weight
@@ -47,6 +48,21 @@ def test_values_and_gradients_are_those_of_pytorch(
             ours = [out.detach().numpy() for out in outs], gradients(outs, operands)
             assert_equal(ours, expected, RTOL[dtype], f"{name} {case.sample} {layout}")
             assert all(out.device.name == device for out in outs)
+
+
+@pytest.mark.parametrize("name", ["matmul", "linear", "conv2d", "bmm()", "einsum()"])
+def test_the_cpu_does_without_onednn(
+    torch: Torch, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(cpu, "_onednn", None)
+    for case, expected in zip(
+        cases(PUBLIC[name], "float32"), answers(torch, name, "float32"), strict=True
+    ):
+        for layout in LAYOUTS:
+            operands = case.tensors("cpu", layout)
+            outs = case(operands)
+            ours = [out.detach().numpy() for out in outs], gradients(outs, operands)
+            assert_equal(ours, expected, RTOL["float32"], f"{name} {case.sample} {layout}")
 
 
 #: PyTorch has these as methods only, or says nothing of the names.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,37 @@ def test_functions_of_whole_numbers_give_float32(device: str) -> None:
     np.testing.assert_allclose(x.exp().numpy(), np.exp([1, 2, 3]), rtol=1e-6)
     assert x.sqrt().dtype is tt.sigmoid(x).dtype is (x / 2).dtype is tt.float32
     assert x.abs().dtype is x.neg().dtype is x.square().dtype is tt.int64
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "number", [np.int32(3), np.int64(3), np.uint8(3), np.float32(3), np.bool_(1)]
+)
+def test_numbers_of_numpy_are_numbers(number: Any, device: str) -> None:
+    plain = number.item()
+    for kind in KINDS:
+        x = tt.ones(2, dtype=kind, device=device)
+        for ours, expected in (
+            (x * number, x * plain),
+            (number + x, plain + x),
+            (number / x, plain / x),
+            (x == number, x == plain),
+            (tt.maximum(x, number), tt.maximum(x, plain)),
+        ):
+            assert ours.dtype is expected.dtype and ours.tolist() == expected.tolist()
+
+
+def test_other_operands_are_refused() -> None:
+    x = tt.ones(2)
+    for other in (np.ones(2), np.array(1.0)):
+        for call in (lambda: x * other, lambda: other * x, lambda: x @ other):  # noqa: B023
+            with pytest.raises(DTypeError, match=r"tg\.from_numpy"):
+                call()
+    for thing in (None, "text", 1j, [1.0]):
+        with pytest.raises(TypeError):
+            x + thing
+    with pytest.raises(DTypeError, match="64 bits"):
+        x + 10**30
 
 
 def test_matrices_of_two_types_are_an_error_that_names_them() -> None:

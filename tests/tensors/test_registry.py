@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,6 +77,16 @@ def test_costs_are_of_samples(name: str) -> None:
     for case in cases(REGISTRY[name], "float32"):
         cost = REGISTRY[name].cost(*case.tensors("cpu"), **case.sample.options)
         assert isinstance(cost, Cost) and cost.flops >= 0 and cost.bytes >= 0
+
+
+def test_no_operation_and_no_layer_knows_a_device() -> None:
+    package = Path(tt.__file__).parent.parent
+    files = [*package.glob("tensors/ops/*.py"), *package.glob("nn/**/*.py")]
+    assert len(files) > 20
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        for name in ('"cpu"', "'cpu'", '"reference"', "'reference'", "backends.cpu", "_onednn"):
+            assert name not in text, f"{file.name} mentions {name}"
 
 
 def test_composites_are_functions() -> None:

@@ -77,8 +77,8 @@ def integers(
     middle = a1 * b0 + (a0 * b0 >> _32)
     carry = (a0 * b1 + (middle & _LOW)) >> _32
     upper = a1 * b1 + (middle >> _32) + carry
-    found: NDArray[np.int64] = (upper + np.uint64(low % 2**64)).view(np.int64)
-    return found.reshape(shape)
+    numbers: NDArray[np.int64] = (upper + np.uint64(low % 2**64)).view(np.int64)
+    return numbers.reshape(shape)
 
 
 def mask(shape: Sequence[int], p_keep: float, seed: int, offset: int) -> NDArray[np.bool_]:

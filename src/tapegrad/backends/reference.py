@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad import _core
 from tapegrad.backends import Backend, philox, views
 from tapegrad.backends import reference_images as images
-from tapegrad.errors import ShapeError
+from tapegrad.errors import OptionError, ShapeError
 from tapegrad.scalar.c_source import PAIRED, Instruction
 
 Array = Any
@@ -102,7 +102,9 @@ def promoted(operands: tuple[Any, ...]) -> np.dtype[Any]:
             place, name = (0 if each.ndim else 1), each.dtype.name
         else:
             place = 2
-            name = {"b": "bool", "i": "int64"}.get(np.asarray(each).dtype.kind, "float32")
+            name = {"b": "bool", "i": "int64", "u": "int64"}.get(
+                np.asarray(each).dtype.kind, "float32"
+            )
         ranks[place] = max(ranks[place], order.index(name))
     out = ranks[0]
     for rank in ranks[1:]:
@@ -116,17 +118,14 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
     if kind.kind != "f" and name not in (*_INTEGER, "where"):
         kind = np.dtype(np.float32)
     compute = np.dtype(np.int32) if kind.kind == "b" else kind
-    try:
-        with np.errstate(all="ignore"):
-            if name == "where":
-                a, b = (np.asarray(x).astype(kind) for x in operands[1:])
-                found = np.where(np.asarray(operands[0]) != 0, a, b)
-            else:
-                given = [np.asarray(x).astype(compute) for x in operands]
-                found = np.asarray(ELEMENTWISE[name](*given))
-    except ValueError:
-        shapes = " and ".join(str(np.shape(x)) for x in operands)
-        raise ShapeError(f"{name}: shapes {shapes} do not broadcast") from None
+    _common_shape(name, operands)
+    with np.errstate(all="ignore"):
+        if name == "where":
+            a, b = (np.asarray(x).astype(kind) for x in operands[1:])
+            found = np.where(np.asarray(operands[0]) != 0, a, b)
+        else:
+            given = [np.asarray(x).astype(compute) for x in operands]
+            found = np.asarray(ELEMENTWISE[name](*given))
     found = found.astype(bool if name in _COMPARISONS else kind)
     if out is None:
         return found
@@ -134,6 +133,15 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
         raise ShapeError(f"{name}: the result {found.shape} does not fit into shape {out.shape}")
     out[...] = found
     return out
+
+
+def _common_shape(name: str, operands: tuple[Any, ...]) -> tuple[int, ...]:
+    shapes = [np.shape(x) for x in operands]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        text = " and ".join(map(str, shapes))
+        raise ShapeError(f"{name}: shapes {text} do not broadcast") from None
 
 
 # ---- programs -----------------------------------------------------------------------------------
@@ -152,16 +160,21 @@ def _instruction(name: str, values: list[Array], n: int) -> list[Array]:
         pairs = values[n:]
         products = [a * b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
         return [sum([*values[:n], *products][1:], [*values[:n], *products][0])]
-    return [_over_operands(name, np.stack(np.broadcast_arrays(*values)))]
+    return _over_operands(name, np.stack(np.broadcast_arrays(*values)))
 
 
-def _over_operands(name: str, whole: Array) -> Array:
-    """Reduce the operands of one instruction, which lie in the first dimension."""
+def _over_operands(name: str, whole: Array) -> list[Array]:
+    """Run an instruction of many operands, which lie in the first dimension."""
+    if name == "softmax":
+        return list(_softmax(whole, 0))
+    if name == "softmax_vjp":
+        y, g = np.split(whole, 2)
+        return list(y * (g - (y * g).sum(0)))
     if name == "logsumexp":
-        return _logsumexp(whole, (0,), keepdim=False)
-    if name not in ("prod", "max", "min"):
-        raise NotImplementedError(f"the reference device has no {name}")
-    return getattr(whole, name)(0)
+        return [_logsumexp(whole, (0,), keepdim=False)]
+    if name in ("prod", "max", "min"):
+        return [getattr(whole, name)(0)]
+    raise OptionError(f"elementwise: the reference device runs no {name}; use the device 'cpu'")
 
 
 # ---- reductions ---------------------------------------------------------------------------------
@@ -450,7 +463,7 @@ class Reference(Backend):
         """Run a scalar program line by line."""
         kind = np.dtype(program.dtype)
         listing = program.listing()
-        shape = np.broadcast_shapes(*[np.shape(x) for x in operands])
+        shape = _common_shape("elementwise", operands)
         values: dict[int, Array] = {
             value: np.asarray(x).astype(kind)
             for value, x in zip(listing["inputs"], operands, strict=True)

@@ -219,8 +219,11 @@ class Elementwise(Fused):
         recorded = MODE.enabled and (a._requires_grad or any(_wants_grad(x) for x in others))
         if recorded:
             _check_in_place(self.name, a)
-        device, _ = _place(self.name, (a, *others))
-        arrays = [x._array if isinstance(x, TensorBase) else x for x in (a, *others)]
+        device, arrays = a._device, [a._array]
+        for x in others:
+            if isinstance(x, TensorBase) and x._device is not device:
+                _place(self.name, (a, x))
+            arrays.append(x._array if isinstance(x, TensorBase) else x)
         before = (wrap(a._array.copy(), device), *others) if recorded else ()
         run: Callable[..., Any] = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
@@ -19,7 +21,7 @@ from tapegrad.tensors.registry import Op, define, moved
 
 _TABLE = e.TABLE
 _ADD, _SUB, _MUL, _DIV, _POW = (_TABLE[name] for name in ("add", "sub", "mul", "div", "pow"))
-_NUMBERS = (int, float, TensorBase)
+_NUMBERS = (int, float, TensorBase, np.integer, np.floating, np.bool_)
 
 
 class Tensor(TensorBase):
@@ -362,10 +364,10 @@ def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -
 
 def _other(value: Any) -> Any:
     """Turn down operands that are neither numbers nor tensors."""
-    if hasattr(value, "__array__") and getattr(value, "ndim", None) == 0:
+    if hasattr(value, "__array__"):
         raise DTypeError(
-            f"expected a tensor or a number, got a NumPy {type(value).__name__}; "
-            "use .item() or tg.tensor"
+            f"expected a tensor or a number, got {type(value).__module__}."
+            f"{type(value).__name__}; make a tensor of it with tg.tensor or tg.from_numpy"
         )
     return NotImplemented
 
