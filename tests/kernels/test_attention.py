@@ -9,7 +9,7 @@ import pytest
 
 from tapegrad import _tensor
 from tapegrad.errors import DTypeError, ShapeError
-from tests.tensor.layouts import LAYOUTS, Array, laid_out, normal
+from tests.kernels.layouts import LAYOUTS, Array, laid_out, normal
 
 FLOATS = (np.float32, np.float64)
 #: batch, heads, queries, keys, width, width of values

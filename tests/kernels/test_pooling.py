@@ -11,7 +11,7 @@ import pytest
 
 from tapegrad import _tensor
 from tapegrad.errors import ShapeError
-from tests.tensor.layouts import LAYOUTS, Array, laid_out, normal
+from tests.kernels.layouts import LAYOUTS, Array, laid_out, normal
 
 FLOATS = (np.float32, np.float64)
 Pair = tuple[int, int]

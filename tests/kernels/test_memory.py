@@ -12,7 +12,7 @@ import pytest
 
 from tapegrad import _tensor
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tests.tensor.layouts import LAYOUTS, laid_out
+from tests.kernels.layouts import LAYOUTS, laid_out
 
 TYPES = (np.float32, np.float64, np.int32, np.int64, np.bool_)
 

@@ -9,7 +9,7 @@ import pytest
 
 from tapegrad import _tensor
 from tapegrad.errors import DTypeError, ShapeError
-from tests.tensor.layouts import LAYOUTS, Array, laid_out, normal
+from tests.kernels.layouts import LAYOUTS, Array, laid_out, normal
 
 RNG = np.random.default_rng(0)
 ANY_TYPE = [np.float32, np.float64, np.int32, np.int64, np.bool_, np.int8, np.float16, complex]

@@ -11,7 +11,7 @@ import pytest
 
 from tapegrad import _tensor
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tests.tensor.layouts import LAYOUTS, Array, laid_out, normal, tolerance
+from tests.kernels.layouts import LAYOUTS, Array, laid_out, normal, tolerance
 
 FLOATS = (np.float32, np.float64)
 NUMPY: dict[str, Callable[..., Any]] = {
