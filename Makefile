@@ -46,6 +46,7 @@ accuracy: $(VENV)/.tools  ## errors of all functions, on every instruction set, 
 
 docs: $(VENV)/.installed  ## pages that are written by programs
 	$(BIN)/python -m tapegrad.opsdoc > docs/ops.md
+	$(BIN)/python -m tapegrad.apidoc > docs/api.md
 
 # The core under AddressSanitizer and UndefinedBehaviorSanitizer, in build/ and not in .venv.
 SANITIZED := build/sanitized

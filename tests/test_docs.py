@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import tapegrad as tg
-from tapegrad import _core, opsdoc
+from tapegrad import _core, apidoc, models, nn, opsdoc
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -25,6 +25,42 @@ COMPARISONS = sorted(DOCS.glob("*-compared.md"))
 
 def test_the_page_of_operations_is_what_the_table_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == opsdoc.page(), "run `make docs`"
+
+
+def test_the_reference_is_what_docstrings_say() -> None:
+    assert (DOCS / "api.md").read_text(encoding="utf-8") == apidoc.page(), "run `make docs`"
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    page = apidoc.page()
+    named = set(re.findall(r"(?:^#+ |`)([A-Za-z_]\w*)", page, re.MULTILINE))
+    assert {*tg.__all__, *nn.functional.__all__} - {"errors"} <= named
+
+
+def test_a_docstring_becomes_markdown() -> None:
+    text = "Do.\n\nArgs:\n    x: A point\n        of two.\n    *y: Others.\n\nAfter.\n\nExample:\n"
+    text += "    >>> 1\n    1\n"
+    wanted = "Do.\n\n- `x`: A point of two.\n- `*y`: Others.\n\nAfter.\n\n```pycon\n>>> 1\n1\n```"
+    assert apidoc.markdown(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "called"),
+    [
+        (tg.exp, "f(a)"),
+        (tg.Graph, "f(*, branches='raise', lines=False)"),
+        (tg.Program.load, "f(path)"),
+        (
+            models.BasicBlock,
+            "f(inplanes, planes, stride=1, downsample=None, groups=1, "
+            "base_width=64, dilation=1, norm_layer=BatchNorm2d)",
+        ),
+        (tg.Minimum, "f"),
+        (tg.ShapeError, "f"),
+    ],
+)
+def test_a_call_has_names_and_defaults(value: Any, called: str) -> None:
+    assert apidoc.call("f", value) == called
 
 
 def test_every_operation_has_a_row() -> None:
