@@ -70,7 +70,27 @@ if TYPE_CHECKING:
     from tapegrad.scalar import to_dot as to_dot
     from tapegrad.scalar import value_and_grad as value_and_grad
     from tapegrad.scalar import vjp as vjp
-    from tapegrad.tensors import *  # noqa: F403
+    from tapegrad.tensors import DType as DType
+    from tapegrad.tensors import Function as Function
+    from tapegrad.tensors import Tensor as Tensor
+    from tapegrad.tensors import backward as backward
+    from tapegrad.tensors import bool_ as bool_
+    from tapegrad.tensors import checkpoint as checkpoint
+    from tapegrad.tensors import device as device
+    from tapegrad.tensors import elementwise as elementwise
+    from tapegrad.tensors import enable_grad as enable_grad
+    from tapegrad.tensors import float32 as float32
+    from tapegrad.tensors import float64 as float64
+    from tapegrad.tensors import get_num_threads as get_num_threads
+    from tapegrad.tensors import gradgradcheck as gradgradcheck
+    from tapegrad.tensors import inference_mode as inference_mode
+    from tapegrad.tensors import int32 as int32
+    from tapegrad.tensors import int64 as int64
+    from tapegrad.tensors import is_grad_enabled as is_grad_enabled
+    from tapegrad.tensors import is_tensor as is_tensor
+    from tapegrad.tensors import no_grad as no_grad
+    from tapegrad.tensors import set_grad_enabled as set_grad_enabled
+    from tapegrad.tensors import set_num_threads as set_num_threads
     from tapegrad.tensors.creation import *  # noqa: F403
     from tapegrad.tensors.ops.attention import *  # noqa: F403
     from tapegrad.tensors.ops.conv import *  # noqa: F403
@@ -84,7 +104,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors.ops.shape import *  # noqa: F403
     from tapegrad.tensors.ops.softmax import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.random import *  # noqa: F403
-    from tapegrad.verbs import grad as grad  # type: ignore[assignment]
+    from tapegrad.verbs import grad as grad
     from tapegrad.verbs import gradcheck as gradcheck
 
     __all__ = ["errors"]
