@@ -61,6 +61,11 @@ def as_dtype(wanted: Any) -> DType:
         raise DTypeError(f"dtype: expected one of {names}, got {wanted!r}") from None
 
 
+def is_dtype(name: str) -> bool:
+    """Tell whether a text names a number type."""
+    return name in _BY_NAME
+
+
 def promote(*types: DType) -> DType:
     """Return the type that holds numbers of all of these."""
     return max(types, key=lambda each: each.rank)

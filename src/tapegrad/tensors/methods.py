@@ -14,7 +14,7 @@ from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors import creation, printing
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase, wrap
-from tapegrad.tensors.dtypes import DType, as_dtype
+from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
 from tapegrad.tensors.ops import elementwise as e
 from tapegrad.tensors.ops import index, matmul, reduce, shape, softmax
 from tapegrad.tensors.registry import Op, define, moved
@@ -275,7 +275,7 @@ class Tensor(TensorBase):
         for each in wanted:
             if isinstance(each, TensorBase):
                 dtype, device = each.dtype, each.device
-            elif isinstance(each, Backend) or (isinstance(each, str) and _names_device(each)):
+            elif isinstance(each, Backend) or (isinstance(each, str) and not is_dtype(each)):
                 device = each
             elif not isinstance(each, bool):
                 dtype = each
@@ -381,14 +381,6 @@ def _truth(op: str, value: Any) -> Any:
 
 def _no_items() -> list[Tensor]:
     raise DTypeError("a tensor without dimensions has no elements to go over; use item()")
-
-
-def _names_device(text: str) -> bool:
-    try:
-        find_device(text)
-    except RuntimeError:
-        return False
-    return True
 
 
 def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:

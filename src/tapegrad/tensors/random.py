@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.backends import device as find_device
-from tapegrad.errors import OptionError
+from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors.base import wrap
 from tapegrad.tensors.dtypes import as_dtype, float32, int64
 from tapegrad.tensors.ops import dims as _dims
@@ -36,7 +36,9 @@ class Generator:
 
     def manual_seed(self, seed: int) -> Generator:
         """Begin again with another seed."""
-        self._seed = int(seed) & 0xFFFF_FFFF_FFFF_FFFF
+        if not isinstance(seed, int):
+            raise DTypeError(f"manual_seed: expected a whole number, got {seed!r}")
+        self._seed = seed & 0xFFFF_FFFF_FFFF_FFFF
         self._offset = 0
         return self
 
