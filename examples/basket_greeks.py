@@ -128,6 +128,8 @@ def main() -> None:
     parser.add_argument("--paths", type=int, default=1_000_000)
     parser.add_argument("--plot", type=Path, default=Path("build/basket_greeks.png"))
     options = parser.parse_args()
+    if options.paths < BLOCKS:
+        parser.error(f"expected a path for each of the {BLOCKS} blocks, got {options.paths}")
     draws = paths(options.paths)
     sweep, bumps = by_sweep(draws), by_bumps(draws)
     rows = zip(["price", *NAMES], sweep.values, sweep.errors, bumps.values, strict=True)

@@ -124,6 +124,8 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100, help="of Runge and Kutta's rule a year")
     parser.add_argument("--plot", type=Path, default=Path("build/hares_and_lynxes.png"))
     options = parser.parse_args()
+    if min(options.starts, options.steps) < 1:
+        parser.error(f"expected at least one start and step, got {options.starts}, {options.steps}")
     with Console().status(f"descending from {options.starts} starts"):
         found = calibrate(options.starts, options.steps)
     together = np.sum(found.errors < found.errors[0] * 1.001)

@@ -143,7 +143,8 @@ def plot(population: Population, times: dict[str, float], title: str, path: Path
     for values, label in ((population.before, "best of 64 starts"), (population.after, "fitted")):
         means.hist(values, bins=60, label=label, alpha=0.8)
     means.set(xlabel="lowest mean of all nodes of a graph", ylabel="graphs")
-    means.legend(loc="upper center")
+    means.margins(y=0.3)
+    means.legend(loc="upper left")
     names = [name.replace(", ", ",\n") for name in times]
     drawn = bars.barh(names, list(times.values()), color=["tab:green", "0.5", "tab:red"])
     bars.bar_label(drawn, [f" {duration(each)}" for each in times.values()], padding=2)
@@ -162,6 +163,8 @@ def main() -> None:
     parser.add_argument("--plot", type=Path, default=Path("build/population.png"))
     options = parser.parse_args()
     size = options.graphs, options.operations
+    if min(size) < 1:
+        parser.error(f"expected at least one graph of one operation, got {size[0]} of {size[1]}")
     population = fit_all(*size)
     times = {"tapegrad, measured": population.seconds}
     for name, evaluate in others().items():

@@ -96,9 +96,9 @@ def reach(targets: Floats, count: int, seed: int = 0) -> Postures:
 
 
 def roomiest(joints: Floats) -> Floats:
-    """Return the posture whose joints are farthest from their limits."""
+    """Return the posture farthest from its limits as (1, 7), or (0, 7) where there is none."""
     room = np.min(1 - np.abs(joints) / LIMITS, axis=1)
-    best: Floats = joints[np.argmax(room)]
+    best: Floats = joints[np.argsort(-room)[:1]]
     return best
 
 
@@ -117,7 +117,8 @@ def plot(postures: Postures, targets: Floats, title: str, path: Path) -> None:
         axes: Any = figure.add_subplot(1, len(targets), number + 1, projection="3d")
         for joints in ways[:60]:
             draw_arm(axes, joints, color="0.6", lw=0.6, alpha=0.6)
-        draw_arm(axes, roomiest(ways), color="tab:blue", lw=3, marker="o", ms=4)
+        for joints in roomiest(ways):
+            draw_arm(axes, joints, color="tab:blue", lw=3, marker="o", ms=4)
         axes.quiver(*target[:3], *(0.2 * target[3:]), color="tab:red", lw=2)
         axes.set(xlim=(-0.7, 0.7), ylim=(-0.7, 0.7), zlim=(0, 1.2))
         axes.set_title(f"reached from {reached.mean():.0%} of the starts")
@@ -131,6 +132,8 @@ def main() -> None:
     parser.add_argument("--starts", type=int, default=1_000, help="for each target")
     parser.add_argument("--plot", type=Path, default=Path("build/robot_arm.png"))
     options = parser.parse_args()
+    if options.starts < 1:
+        parser.error(f"expected at least one start, got {options.starts}")
     with Console().status(f"{len(TARGETS)} targets from {options.starts:,} starts each"):
         postures = reach(TARGETS, options.starts)
     title = (
@@ -138,7 +141,7 @@ def main() -> None:
         f"{postures.reached.mean():.0%} reached"
     )
     for target, joints, reached in zip(TARGETS, postures.joints, postures.reached, strict=True):
-        degrees = np.degrees(roomiest(joints[reached])).round()
+        degrees = np.degrees(roomiest(joints[reached])).round().ravel()
         print(f"{target}: from {reached.mean():.1%} of the starts, best {degrees} degrees")
     print(title)
     plot(postures, TARGETS, title, options.plot)

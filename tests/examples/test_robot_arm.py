@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
@@ -48,8 +50,17 @@ def test_scipy_reaches_about_as_often() -> None:
 
 def test_the_roomiest_posture_is_farthest_from_limits() -> None:
     postures = np.outer([0.9, -0.2, 0.5], LIMITS)
-    np.testing.assert_array_equal(ARM["roomiest"](postures), postures[1])
+    np.testing.assert_array_equal(ARM["roomiest"](postures), postures[1:2])
+    assert ARM["roomiest"](postures[:0]).shape == (0, 7)
 
 
 def test_the_arm_is_drawn(drawn: Drawn) -> None:
     assert "3 targets from 50 starts each" in drawn(ARM, "--starts", "50")
+
+
+def test_an_arm_that_reaches_nothing_is_drawn(tmp_path: Path) -> None:
+    far = np.array([[5.0, 0, 0, 1, 0, 0]])
+    postures = ARM["reach"](far, 4)
+    assert not postures.reached.any()
+    ARM["plot"](postures, far, "too far", tmp_path / "arm.png")
+    assert (tmp_path / "arm.png").stat().st_size > 0
