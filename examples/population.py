@@ -35,11 +35,10 @@ from tapegrad.worker.adapters.tapegrad import record
 
 STARTS, STEPS = 64, 157
 EVALUATIONS = STARTS * STEPS
-#: Graphs that the others are timed on.
-TIMED = 3
 Floats = NDArray[np.float64]
 #: Seconds, values and gradients at points.
 Timed = tuple[float, Floats, Floats]
+Evaluate = Callable[[graphs.OpList, Floats], Timed]
 
 
 @dataclass(frozen=True)
@@ -101,15 +100,13 @@ def in_torch(graph: graphs.OpList, points: Floats) -> Timed:
     return answer["seconds"], np.array([answer["value"]]), np.array([answer["gradient"]])
 
 
-def estimate(
-    evaluate: Callable[[graphs.OpList, Floats], Timed], count: int, operations: int
-) -> float:
-    """Return the seconds that the evaluations of all graphs would take, from those of a few.
+def estimate(evaluate: Evaluate, timed: int, count: int, operations: int) -> float:
+    """Return the seconds that evaluations of `count` graphs would take, from those of a few.
 
     Raises an error where values or gradients are not those of tapegrad.
     """
     seconds = []
-    for seed in range(TIMED):
+    for seed in range(timed):
         graph = graphs.random(operations, seed)
         points = starts_of(graph, seed)
         total, x = record(graph)
@@ -121,10 +118,10 @@ def estimate(
     return median(seconds) * EVALUATIONS * count
 
 
-def others() -> dict[str, Callable[[graphs.OpList, Floats], Timed]]:
-    """Return who else can be asked on this machine."""
-    torch = {"PyTorch, eager": in_torch} if find("torch").interpreter() else {}
-    return {"corrected C, one thread": in_c, **torch}
+def others() -> dict[str, tuple[Evaluate, int]]:
+    """Return who else can be asked on this machine, and on how many graphs they are timed."""
+    torch = {"PyTorch, eager": (in_torch, 2)} if find("torch").interpreter() else {}
+    return {"corrected C, one thread": (in_c, 20), **torch}
 
 
 def duration(seconds: float) -> str:
@@ -167,8 +164,8 @@ def main() -> None:
         parser.error(f"expected at least one graph of one operation, got {size[0]} of {size[1]}")
     population = fit_all(*size)
     times = {"tapegrad, measured": population.seconds}
-    for name, evaluate in others().items():
-        times[f"{name}, estimated"] = estimate(evaluate, *size)
+    for name, (evaluate, timed) in others().items():
+        times[f"{name}, estimated"] = estimate(evaluate, timed, *size)
     title = f"{size[0]:,} new graphs of {size[1]:,} operations, {EVALUATIONS:,} evaluations each"
     print(title)
     print(f"mean node {population.before.mean():.3f} -> {population.after.mean():.3f}")

@@ -28,6 +28,7 @@ def drawn(
 
     def run(names: dict[str, Any], *options: str) -> str:
         picture = tmp_path / "new folder" / "picture.png"
+        monkeypatch.delenv("LD_PRELOAD", raising=False)  # no sanitizers in other processes
         monkeypatch.setattr(sys, "argv", ["example", *options, "--plot", str(picture)])
         names["main"]()
         assert picture.read_bytes().startswith(b"\x89PNG")

@@ -27,13 +27,14 @@ def test_fits_find_lower_means() -> None:
 
 def test_estimates_want_equal_gradients() -> None:
     in_c, estimate = POPULATION["in_c"], POPULATION["estimate"]
+    assert estimate(in_c, 1, 1, 100) > 0
 
     def wrong(graph: object, points: Floats) -> tuple[float, Floats, Floats]:
         seconds, values, gradients = in_c(graph, points)
         return seconds, values, gradients * 1.001
 
     with pytest.raises(AssertionError, match="1e-06"):
-        estimate(wrong, 1, 100)
+        estimate(wrong, 1, 1, 100)
 
 
 @pytest.mark.parametrize(
