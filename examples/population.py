@@ -156,7 +156,7 @@ def main() -> None:
     """Fit the population, ask the others, draw."""
     parser = argparse.ArgumentParser(description="Fit a population of random graphs.")
     parser.add_argument("--graphs", type=int, default=2_000)
-    parser.add_argument("--operations", type=int, default=500, help="of each graph")
+    parser.add_argument("--operations", type=int, default=300, help="of each graph")
     parser.add_argument("--plot", type=Path, default=Path("build/population.png"))
     options = parser.parse_args()
     size = options.graphs, options.operations
