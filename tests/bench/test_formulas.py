@@ -117,5 +117,8 @@ def test_the_suite_asks_for_each_phase_of_each_case_against_casadi() -> None:
         frameworks.find(name)
     titles = [bar.title for bar in scalars.SUITE.bars]
     assert len(set(titles)) == len(titles) == 6 * 4 + 1
+    for case in scalars.GRAPHS.values():
+        assert not scalars.SUITE.takes_part("jax", case)
+    assert scalars.SUITE.takes_part("jax", scalars.COMPILED)
     for case in scalars.FORMULA_CASES.values():
         assert formulas.n_variables(case) == 1_000
