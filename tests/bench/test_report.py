@@ -155,6 +155,19 @@ def test_a_cell_without_times_shows_its_word_and_no_ratio_even_if_blocks_exist(w
     assert "slower" not in table_text(results)
 
 
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [("finished", "the run did not ask for it"), ("interrupted", "the run ended before")],
+)
+def test_a_cell_that_is_not_there_says_why(status: str, reason: str) -> None:
+    results = results_of(
+        [ADD, EXP], [(ADD, "jax", "forward", 1e-6), (EXP, "torch", "forward", 1e-6)]
+    )
+    results.run = msgspec.structs.replace(results.run, status=status)
+    found = figure(results, EXP, "jax", "forward")
+    assert (found.verdict, found.reason) == ("not measured", reason)
+
+
 def test_no_ratio_where_the_reference_has_no_time() -> None:
     results = results_of([ADD], [(ADD, "torch", "forward", "wrong"), (ADD, "jax", "forward", 1e-6)])
     assert figure(results, ADD, "jax", "forward").ratio is None

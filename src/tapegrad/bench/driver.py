@@ -489,9 +489,9 @@ class _Driver:
             memory=options.memory,
             device=options.device,
         )
-        if not options.frameworks and case.level in self._suite.at_level:
-            taking_part = self._suite.at_level[case.level]
-            teams = {name: team for name, team in teams.items() if name in taking_part}
+        if not options.frameworks:
+            takes_part = self._suite.takes_part
+            teams = {name: team for name, team in teams.items() if takes_part(name, case)}
         first = FIRST_WITNESSES.get(case.level, ())
         order = sorted(witnesses, key=lambda name: name not in first)
         lazily = {name: _LazyWorker(witnesses[name]) for name in order}

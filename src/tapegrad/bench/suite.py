@@ -9,7 +9,7 @@ from typing import Any
 
 from tapegrad.bench.errors import MalformedFileError
 from tapegrad.bench.results import AGAIN, Results
-from tapegrad.worker.case import LEVELS, Case
+from tapegrad.worker.case import LEVELS, SIZES, Case
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,18 @@ class Suite:
     frameworks: tuple[str, ...] = ("torch", "jax", "numpy")
     #: Who takes part at a level (`graph`, `operator`, …), where not everybody does.
     at_level: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The same by size: who takes minutes for a large case is left out of it.
+    at_size: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: What the command line calls the suite that these cases were picked from, if any.
     of: str = ""
     bars: tuple[Bar, ...] = field(default=())
     #: Options of a run that the user does not give, as {"threads": 2}.
     defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def takes_part(self, framework: str, case: Case) -> bool:
+        """Tell whether a contender is meant for a case, if the user names none."""
+        chosen = self.at_level.get(case.level), self.at_size.get(case.size)
+        return all(names is None or framework in names for names in chosen)
 
     def check(self, where: str = "") -> None:
         """Refuse a suite that could not be measured; `where` is its file, if it has one."""
@@ -55,7 +62,8 @@ class Suite:
             yield f"cases must be a tuple of at least one Case, not {_told(self.cases, Case)}."
         yield from self._flaws_of_cases()
         yield from _flaws_of_names("frameworks", self.frameworks)
-        yield from self._flaws_of_levels()
+        yield from _flaws_of_choice("level", self.at_level, LEVELS)
+        yield from _flaws_of_choice("size", self.at_size, SIZES)
         if not _all(self.bars, Bar):
             yield f"bars must be a tuple of Bar, not {_told(self.bars, Bar)}."
 
@@ -68,16 +76,6 @@ class Suite:
         elif self.name.endswith(AGAIN) and not self.of:
             yield f"{AGAIN} ends the names of runs that measure alarms again: not {self.name!r}."
 
-    def _flaws_of_levels(self) -> Iterator[str]:
-        given: object = self.at_level
-        if not isinstance(given, Mapping):
-            yield f"at_level must be a dictionary from levels to names, not {given!r}."
-            return
-        for level, names in given.items():
-            if level not in LEVELS:
-                yield f"at_level: there is no level {level!r}. There are: {', '.join(LEVELS)}."
-            yield from _flaws_of_names(f"at_level[{level!r}]", names)
-
     def _flaws_of_cases(self) -> Iterator[str]:
         seen: dict[str, int] = {}
         for number, case in enumerate(self.cases, start=1):
@@ -89,6 +87,17 @@ class Suite:
                     f"cases {first} and {number} are the same work, {case.label}; size, phases "
                     "and flops make no difference. Leave one out."
                 )
+
+
+def _flaws_of_choice(what: str, given: object, known: tuple[str, ...]) -> Iterator[str]:
+    """Yield what is wrong with contenders by level or size."""
+    if not isinstance(given, Mapping):
+        yield f"at_{what} must be a dictionary from {what}s to names, not {given!r}."
+        return
+    for key, names in given.items():
+        if key not in known:
+            yield f"at_{what}: there is no {what} {key!r}. There are: {', '.join(known)}."
+        yield from _flaws_of_names(f"at_{what}[{key!r}]", names)
 
 
 def _flaws_of_names(what: str, names: object) -> Iterator[str]:

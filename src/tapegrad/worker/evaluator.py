@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tapegrad.worker import graphs
+from tapegrad.worker import formulas, graphs
 from tapegrad.worker.adapter import AnyArray, Phase, Unsupported, Work
 from tapegrad.worker.case import Case
+from tapegrad.worker.formulas import Formula
 from tapegrad.worker.graphs import Floats, OpList
 
-#: Targets (rows,) and gradients (rows, inputs).
-Result = tuple[AnyArray, AnyArray]
+#: Targets (rows,) and gradients (rows, inputs), or entries of Hessians (rows, entries).
+Result = tuple[AnyArray, ...]
 #: Evaluates points, one a row.
 Run = Callable[[AnyArray], Result]
 Built = TypeVar("Built")
@@ -39,23 +41,20 @@ class Evaluator(Generic[Built]):
     phases: tuple[str, ...] = ("build", "compile", "step")
     #: Operations evaluated in one call, over all rows: enough for some milliseconds.
     ops_per_call: int = MANY
+    #: Writes a formula of so many variables in the same form; None: it takes lists of operations.
+    write: Callable[[Formula, int], Built] | None = None
     #: The type of the points it is given, where that is not the case's own.
     precision: str | None = None
     notes: Sequence[str] = field(default=())
 
 
 def evaluations(evaluator: Evaluator[Built], case: Case, arrays: Mapping[str, AnyArray]) -> Work:
-    """Make the evaluation of a graph at the first rows of the points ready."""
-    if case.op not in ("graph", "call"):
-        raise Unsupported(f"no {case.op} in this contender")
-    graph = graphs.of_case(case)
-    rows = max(1, evaluator.ops_per_call // len(graph.ops))
+    """Make the evaluation of a graph or formula at the first rows of the points ready."""
+    build, ops = _builder(evaluator, case)
+    rows = max(1, evaluator.ops_per_call // ops)
     points = Points(case, arrays, rows, evaluator.precision)
     runs: list[Run] = []
     fresh: list[Built] = []
-
-    def build() -> Built:
-        return evaluator.build(graph)
 
     def forget() -> None:
         runs.clear()
@@ -92,6 +91,17 @@ def evaluations(evaluator: Evaluator[Built], case: Case, arrays: Mapping[str, An
         precision=evaluator.precision,
         notes=list(evaluator.notes),
     )
+
+
+def _builder(evaluator: Evaluator[Built], case: Case) -> tuple[Callable[[], Built], int]:
+    """Return what builds the case's graph or formula, and how many operations that has."""
+    if case.op in ("graph", "call"):
+        graph = graphs.of_case(case)
+        return partial(evaluator.build, graph), len(graph.ops)
+    if case.op not in formulas.DERIVATIVES or evaluator.write is None:
+        raise Unsupported(f"no {case.op} in this contender")
+    formula, n_variables = formulas.of_case(case), formulas.n_variables(case)
+    return partial(evaluator.write, formula, n_variables), formula.ops * n_variables
 
 
 def descent(
@@ -187,16 +197,24 @@ class Points:
         self.rows[:] = arrays[self._name][: len(self.rows)]
 
 
-def one_by_one(evaluate: Callable[[Floats], tuple[Any, Any]]) -> Run:
-    """Evaluate row by row what takes one point."""
+def one_by_one(evaluate: Callable[[Floats], tuple[Any, ...]], entries: int | None = None) -> Run:
+    """Evaluate row by row what takes one point; with `entries`, so many of a Hessian alone."""
 
     def run(points: Floats) -> Result:
-        targets, grads = np.empty(len(points)), np.empty(points.shape)
+        results = room(points, entries)
         for row, point in enumerate(points):
-            targets[row], grads[row] = evaluate(point)
-        return targets, grads
+            for result, found in zip(results, evaluate(point), strict=True):
+                result[row] = found
+        return results
 
     return run
+
+
+def room(points: AnyArray, entries: int | None = None) -> Result:
+    """Return memory for targets and gradients at all points, or for entries of Hessians."""
+    if entries is not None:
+        return (np.empty((len(points), entries), points.dtype),)
+    return np.empty(len(points), points.dtype), np.empty(points.shape, points.dtype)
 
 
 def eager(
@@ -217,11 +235,10 @@ def keeps_denormals(
     """Tell whether a product that is a denormal number survives; flushing it would be faster."""
     dtype = np.dtype(precision or "float64")
     graph = replace(graphs.product(), target="last")
-    targets, _ = run(graph, np.array([[np.finfo(dtype).tiny, 0.25]], dtype))
+    targets, *_ = run(graph, np.array([[np.finfo(dtype).tiny, 0.25]], dtype))
     return bool(targets[0])
 
 
 def named(result: Result) -> dict[str, AnyArray]:
-    """Name targets and gradients as `Work.arrays` returns them."""
-    targets, grads = result
-    return {"output0": np.array(targets), "grad:x": np.array(grads)}
+    """Name targets and gradients, or entries, as `Work.arrays` returns them."""
+    return dict(zip(("output0", "grad:x"), map(np.array, result), strict=False))

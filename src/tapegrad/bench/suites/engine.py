@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from tapegrad.bench import statistics
-from tapegrad.bench.results import Block, CellKey, Results
+from tapegrad.bench.bars import Found, faster, quotient, time_of
+from tapegrad.bench.results import Results
 from tapegrad.bench.suite import Bar, Suite
 from tapegrad.bench.suites.graphs import call, churn, descent, graph
 from tapegrad.worker.case import Case
 from tapegrad.worker.graphs import FAMILIES
-
-Found = Callable[[Results], float | None]
 
 C, LANES = "c", "c-lanes"
 SINGLE, BATCH, BATCH_32 = "tapegrad", "tapegrad-batch", "tapegrad-batch-float32"
@@ -39,40 +37,13 @@ AGAINST_C = {
 }
 
 
-def _blocks(results: Results, case: Case, framework: str, phase: str) -> list[Block]:
-    """Return the blocks of a cell, none where it has no times."""
-    key = CellKey(case.key, framework, phase)
-    cell = results.cell(key)
-    return results.blocks_of(key) if cell is not None and cell.timed else []
-
-
-def _time(results: Results, case: Case, framework: str, *phases: str) -> float | None:
-    """Return the seconds of some phases together; None where one was not measured."""
-    parts = [_blocks(results, case, framework, phase) for phase in phases]
-    return sum(statistics.estimate(part).time for part in parts) if all(parts) else None
-
-
-def _faster(case: Case, ours: str, theirs: str) -> Found:
-    """How many times faster ours is than theirs, compared block by block."""
-
-    def found(results: Results) -> float | None:
-        sides = [_blocks(results, case, name, "step") for name in (theirs, ours)]
-        return statistics.ratio(*sides).value if all(sides) else None
-
-    return found
-
-
-def _quotient(over: float | None, under: float | None, scale: float = 1.0) -> float | None:
-    return None if over is None or under is None else scale * over / under
-
-
 def _growth(family: str, *phases: str) -> Found:
     """Time per operation at the largest size over that at the smallest."""
     small, large = SIZES[family, SMALLEST], SIZES[family, LARGEST]
 
     def found(results: Results) -> float | None:
-        over, under = (_time(results, case, BATCH, *phases) for case in (large, small))
-        return _quotient(over, under, SMALLEST / LARGEST)
+        over, under = (time_of(results, case, BATCH, *phases) for case in (large, small))
+        return quotient(over, under, SMALLEST / LARGEST)
 
     return found
 
@@ -80,25 +51,25 @@ def _growth(family: str, *phases: str) -> Found:
 def _preparation(results: Results) -> float | None:
     """Relate recording and compiling, in percent, to all evaluations in C."""
     case = GRAPHS["chain"]
-    ours = _time(results, case, BATCH, "build", "compile")
-    return _quotient(ours, _time(results, case, C, "step"), 100 / EVALUATIONS)
+    ours = time_of(results, case, BATCH, "build", "compile")
+    return quotient(ours, time_of(results, case, C, "step"), 100 / EVALUATIONS)
 
 
 def _call(results: Results) -> float | None:
-    return _quotient(_time(results, CALL, SINGLE, "step"), 1e-6)
+    return quotient(time_of(results, CALL, SINGLE, "step"), 1e-6)
 
 
 def _memory(results: Results) -> float | None:
     """Relate the peak after many graphs to that after few; a run measures it with --memory."""
     peaks = {each.case: each.resident for each in results.memory if each.framework == BATCH}
-    return _quotient(peaks.get(MANY_GRAPHS.key), peaks.get(FEW_GRAPHS.key))
+    return quotient(peaks.get(MANY_GRAPHS.key), peaks.get(FEW_GRAPHS.key))
 
 
 def _against(ours: str, theirs: str, cases: dict[str, Case], bounds: dict[str, float]) -> list[Bar]:
     return [
         Bar(f"{ours} / {theirs}, {cases[family].op} {family}", bound, found)
         for family, bound in bounds.items()
-        for found in [_faster(cases[family], ours, theirs)]
+        for found in [faster(cases[family], ours, theirs)]
     ]
 
 
@@ -117,7 +88,7 @@ def _bars() -> Iterable[Bar]:
         title = f"build + compile, per operation at 100k / 1k, {family}"
         yield Bar(title, 2.0, _growth(family, "build", "compile"), at_most=True)
     yield Bar("program(x, out=…) on two operations", 1.2, _call, "µs", at_most=True)
-    yield Bar("new random graphs from the start, / c", 3.5, _faster(CHURN, BATCH, C))
+    yield Bar("new random graphs from the start, / c", 3.5, faster(CHURN, BATCH, C))
     yield Bar(f"peak memory, {MANY} graphs / {FEW}", 1.05, _memory, at_most=True)
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from tapegrad.worker import graphs
 from tapegrad.worker.adapter import Adapter, AnyArray, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.evaluator import Evaluator, evaluations, one_by_one
+from tapegrad.worker.evaluator import Evaluator, Run, evaluations, one_by_one
+from tapegrad.worker.formulas import Formula
 from tapegrad.worker.graphs import Calls, OpList
 
 ADAPTERS = {"casadi": "Casadi"}
@@ -40,24 +41,45 @@ def expression(graph: OpList) -> tuple[Any, Any]:
     return x, graphs.record(graph, casadi.vertsplit(x), CALLS)
 
 
-class Machine:
-    """An expression with its gradient, sorted into instructions, that works in given memory."""
+def written(formula: Formula, n_variables: int) -> tuple[Any, Any]:
+    """Write a formula as an expression of its variables."""
+    x = casadi.SX.sym("x", n_variables)
+    return x, casadi.sum1(formula.terms(x))
 
-    def __init__(self, built: tuple[Any, Any]) -> None:
-        x, target = built
-        outputs = [target, casadi.densify(casadi.gradient(target, x))]
+
+def with_gradient(built: tuple[Any, Any]) -> Run:
+    """Compile the target and its gradient."""
+    x, target = built
+    machine = Machine(x, [target, casadi.densify(casadi.gradient(target, x))])
+    return one_by_one(machine.run)
+
+
+def hessian(built: tuple[Any, Any]) -> Run:
+    """Compile the Hessian; since it is symmetric, its entries by columns are those by rows."""
+    x, target = built
+    machine = Machine(x, [casadi.hessian(target, x)[0]])
+    return one_by_one(machine.run, entries=len(machine.results[0]))
+
+
+class Machine:
+    """Expressions of one vector, sorted into instructions, that work in given memory."""
+
+    def __init__(self, x: Any, outputs: list[Any]) -> None:
         function = casadi.Function("graph", [x], outputs)
-        self.point, self.value, self.grad = np.empty(x.numel()), np.empty(1), np.empty(x.numel())
+        self.point = np.empty(x.numel())
+        self.results = tuple(
+            np.empty(output.nnz() if output.numel() > 1 else ()) for output in outputs
+        )
         self.buffer, self.call = function.buffer()  # a call without its buffer crashes
         self.buffer.set_arg(0, self.point.data)
-        self.buffer.set_res(0, self.value.data)
-        self.buffer.set_res(1, self.grad.data)
+        for index, result in enumerate(self.results):
+            self.buffer.set_res(index, result.data)
 
-    def run(self, point: AnyArray) -> tuple[Any, Any]:
+    def run(self, point: AnyArray) -> tuple[AnyArray, ...]:
         """Evaluate a point."""
         self.point[:] = point
         self.call()
-        return self.value[0], self.grad
+        return self.results
 
 
 class Casadi(Adapter):
@@ -70,10 +92,12 @@ class Casadi(Adapter):
         return str(casadi.__version__)
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
-        """Make a graph ready."""
+        """Make a graph or formula ready."""
+        compiled = hessian if case.op == "hessian" else with_gradient
         contender = Evaluator(
             build=expression,
-            compile=lambda built, _: one_by_one(Machine(built).run),
+            write=written,
+            compile=lambda built, _: compiled(built),
             ops_per_call=200_000,
         )
         return evaluations(contender, case, arrays)

@@ -19,6 +19,7 @@ from tapegrad.worker.adapter import (
     AnyArray,
     Call,
     Phase,
+    Unsupported,
     Work,
     input_dtype,
     named_gradients,
@@ -26,6 +27,7 @@ from tapegrad.worker.adapter import (
 )
 from tapegrad.worker.case import Case
 from tapegrad.worker.evaluator import Evaluator, eager, evaluations, one_by_one
+from tapegrad.worker.formulas import Formula
 from tapegrad.worker.graphs import Calls, OpList
 from tapegrad.worker.operators import outputs_of
 from tapegrad.worker.operators.jax import CHANNELS_LAST, MISSING, OPERATORS
@@ -189,9 +191,12 @@ class Jax(Adapter):
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
         """Make a scalar graph ready: tracing it is its build, XLA compiles what came of it."""
+        if case.op == "hessian":
+            raise Unsupported("jax.hessian is dense")
         jax.config.update("jax_enable_x64", True)
         contender = Evaluator(
             build=lambda graph: jax.jit(_value_and_grad(graph)).lower(np.zeros(graph.n_inputs)),
+            write=_lowered,
             compile=lambda lowered, _: one_by_one(lowered.compile()),
             ops_per_call=100_000,
         )
@@ -269,6 +274,12 @@ def _value_and_grad(graph: OpList) -> Callable[[Any], Any]:
         lambda x: graphs.record(graph, jnp.unstack(x), CALLS)
     )
     return function
+
+
+def _lowered(formula: Formula, n_variables: int) -> Any:
+    """Trace value and gradient of a formula."""
+    function = jax.value_and_grad(lambda x: jnp.sum(formula.terms(x)))
+    return jax.jit(function).lower(np.zeros(n_variables))
 
 
 def _index_type(kind: str, dtype: str) -> Any:

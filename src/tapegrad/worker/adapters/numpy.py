@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.worker import sweep
+from tapegrad.worker import formulas, sweep
 from tapegrad.worker.adapter import Adapter, AnyArray, Phase, Work, input_dtype, named_outputs
 from tapegrad.worker.case import Case
-from tapegrad.worker.evaluator import Evaluator, churn, descent, evaluations
+from tapegrad.worker.evaluator import Evaluator, Run, churn, descent, evaluations
 from tapegrad.worker.operators import outputs_of
 from tapegrad.worker.operators.numpy import OPERATORS
 
@@ -59,9 +59,10 @@ class Numpy(Adapter):
                 return descent(lambda graph: partial(sweep.descend, graph), case, arrays)
             case "churn":
                 return churn(lambda graph: graph, sweep.evaluate, case, arrays)
-        contender = Evaluator(
-            build=lambda graph: graph,
-            compile=lambda graph, _: partial(sweep.evaluate, graph),
+        contender = Evaluator[Run](
+            build=lambda graph: partial(sweep.evaluate, graph),
+            write=lambda *_: partial(formulas.evaluate, case),
+            compile=lambda evaluate, _: evaluate,
             phases=("step",),
         )
         return evaluations(contender, case, arrays)

@@ -32,7 +32,9 @@ from tapegrad.worker.evaluator import (
     descent,
     evaluations,
     keeps_denormals,
+    room,
 )
+from tapegrad.worker.formulas import Formula
 from tapegrad.worker.graphs import Floats, Kind, OpList
 from tapegrad.worker.operators import outputs_of
 from tapegrad.worker.operators.tapegrad import OPERATORS
@@ -69,6 +71,22 @@ def record(ops: OpList) -> Recorded:
         else:
             nodes.append(tg.sum([nodes[i] for i in ins]))
     return tg.sum(nodes) if ops.target == "sum" else nodes[-1], inputs
+
+
+def write(formula: Formula, n_variables: int) -> Recorded:
+    """Record a formula as a user would; returns the target and the variables."""
+    x = tg.Graph().inputs(n_variables)
+    return tg.sum(formula.terms(x)), x
+
+
+def _room(program: tg.Program, points: AnyArray) -> Result:
+    """Return memory for a program's results at all points."""
+    return room(points, None if program.n_derivatives else program.n_outputs)
+
+
+def _as_out(results: Sequence[AnyArray]) -> Any:
+    """Hand results over as `out` wants them: a pair, or the one array of a program of values."""
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 class Tapegrad(Adapter):
@@ -145,14 +163,16 @@ class Tapegrad(Adapter):
         return Work(phases=phases, feed=feed, arrays=read)
 
     def graph(self, case: Case, arrays: Mapping[str, AnyArray]) -> Work:
-        """Make a graph ready."""
+        """Make a graph or formula ready."""
         if case.dtype != "float64":
             raise Unsupported("scalar graphs are of float64")
         if case.op == "call":
             return self._one_call(case, arrays)
+        compiled = self.hessian if case.op == "hessian" else self.compiled
         contender = Evaluator(
             build=record,
-            compile=lambda recorded, points: self.runner(self.compiled(recorded), points),
+            write=write,
+            compile=lambda recorded, points: self.runner(compiled(recorded), points),
             ops_per_call=self.ops_per_call,
             precision=self.precision,
         )
@@ -163,18 +183,24 @@ class Tapegrad(Adapter):
         target, inputs = recorded
         return tg.compile(target, wrt=inputs, dtype=self.precision or "float64")
 
+    def hessian(self, recorded: Recorded) -> tg.Program:
+        """Compile the entries of a recorded graph's Hessian."""
+        target, inputs = recorded
+        entries = tg.hessian(target, inputs, sparse=True)
+        return entries.compile(inputs=inputs, dtype=self.precision or "float64").program
+
     def runner(self, program: tg.Program, points: Floats) -> Run:
         """Call the program row by row, into memory that is given."""
-        targets, grads = np.empty(len(points)), np.empty(points.shape)
+        results = _room(program, points)
         calls: list[tuple[AnyArray, Any]] = []
 
         def run(points: AnyArray) -> Result:
             if not calls:
-                outs = ((targets[i : i + 1].reshape(()), grads[i]) for i in range(len(points)))
+                outs = (_as_out([each[i, ...] for each in results]) for i in range(len(points)))
                 calls.extend(zip(points, outs, strict=True))
             for row, out in calls:
                 program(row, out=out)
-            return targets, grads
+            return results
 
         return run
 
@@ -234,12 +260,12 @@ class TapegradBatch(Tapegrad):
 
     def runner(self, program: tg.Program, points: Floats) -> Run:
         """Evaluate all rows at once, into memory that is given."""
-        out = np.empty(len(points), points.dtype), np.empty(points.shape, points.dtype)
-        threads = self.threads
+        results = _room(program, points)
+        out, threads = _as_out(results), self.threads
 
         def run(points: Floats) -> Result:
             program.batch(points, threads=threads, out=out)
-            return out
+            return results
 
         return run
 

@@ -15,6 +15,7 @@ from tapegrad.bench.statistics import Ratio
 from tapegrad.errors import OptionError
 
 ENDED = "the run ended before"
+NOT_ASKED = "the run did not ask for it"
 
 
 class Found:
@@ -55,7 +56,8 @@ class Found:
         """Return what a cell of a table holds, compared with the reference."""
         cell = self.cell(key)
         if cell is None:
-            return Figure(key.framework, NOT_MEASURED, ENDED)
+            finished = self.run.status == "finished"
+            return Figure(key.framework, NOT_MEASURED, NOT_ASKED if finished else ENDED)
         opposite = self.blocks(key._replace(framework=reference))
         return figure_of(cell, self.blocks(key), opposite, self._memory.get(key))
 
