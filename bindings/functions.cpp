@@ -26,10 +26,16 @@ bool is_tensor(nb::handle object) {
     return tensor_class && PyObject_TypeCheck(object.ptr(), (PyTypeObject*)tensor_class);
 }
 
+/// Passes a call on whose arguments the functions of Vars do not take, if it is for tensors.
 nb::object of_tensors(const char* name, const nb::args& args, const nb::kwargs& kwargs) {
-    if (!tensor_functions)
-        raise("DTypeError", std::string(name) + ": expected Vars, numbers or sequences of them");
-    return nb::handle(tensor_functions).attr(name)(*args, **kwargs);
+    for (nb::handle each : args)
+        if (is_tensor(each)) return nb::handle(tensor_functions).attr(name)(*args, **kwargs);
+    for (auto [_, each] : kwargs)
+        if (is_tensor(each)) return nb::handle(tensor_functions).attr(name)(*args, **kwargs);
+    std::string types;
+    for (nb::handle each : args) types += (types.empty() ? "" : ", ") + type_name(each.ptr());
+    raise("DTypeError", std::string(name) + ": expected Vars, numbers or sequences of them, or " +
+                            "tensors, got (" + types + ")");
 }
 
 // ---- sequences of Vars ------------------------------------------------------------------------

@@ -395,7 +395,7 @@ def ended(moment: str, *words: str) -> tuple[str, list[psutil.Process]]:
 @pytest.mark.parametrize("command", ["run", "nightly"])
 def test_sigterm_is_taken_for_ctrl_c(store: Path, command: str) -> None:
     """What a time limit sends keeps what is measured, says how to go on, and ends the workers."""
-    choice = ("--frameworks", "numpy", "--sizes", "small", "--processes", "1")
+    choice = ("--frameworks", "numpy", "--sizes", "small", "--processes", "3")
     text, workers = ended("[2/", command, "operators", *choice, "--store", str(store))
     assert "nterrupted" in text and "tapegrad bench run --resume operators-" in text
     assert workers and not psutil.wait_procs(workers, timeout=5)[1]
