@@ -448,8 +448,7 @@ class Measurement:
 
     def _still_in_time(self, probe: Probe) -> Finding | None:
         """Ask whether the clock still tells what it did before: once for each cell."""
-        guard = self.settings.guards.get("clock")
-        return None if guard is None else guard(probe)
+        return guards.clock_again(probe) if "clock" in self.settings.guards else None
 
     def _still_depends(self, probe: Probe) -> Finding | None:
         """Look whether answers still follow the inputs, if that is asked at all."""
