@@ -240,7 +240,7 @@ def test_a_run_of_a_file_of_cases_goes_on_with_the_file(bench: Bench, tmp_path: 
     assert done.code == 0, done.stderr
     results = latest(tmp_path)
     assert results.run.options["cases"] == str(tmp_path / "mine.toml")
-    assert {cell.verdict for cell in results.cells} == {"unconfirmed"}
+    assert {cell.verdict for cell in results.cells} == {"checked"}  # tapegrad confirms NumPy
     assert bench("run", "operators", "--resume", "latest").code == 0
     assert len(latest(tmp_path).blocks) == len(results.blocks)
     (tmp_path / "mine.toml").write_text(TOML.replace("[5, 6]", "[5, 7]"))
