@@ -166,12 +166,34 @@ Strided strided(const Extent& extent, Item& item) {
 
 // ---- results ----------------------------------------------------------------------------------
 
+/// What makes large arrays of memory that was used before (`set_empty`): fresh pages cost more than
+/// the arithmetic.
+PyObject* make_empty = nullptr;
+constexpr npy_intp pooled_bytes = 64 * 1024;
+
+nb::object fresh(int ndim, const npy_intp* sizes, DType type) {
+    const auto count = static_cast<double>(PyArray_MultiplyList(sizes, ndim));
+    nb::object out;
+    if (make_empty && count * static_cast<double>(size_of(type)) >= pooled_bytes) {
+        nb::object shape = nb::steal(PyTuple_New(ndim));
+        if (!shape.is_valid()) throw nb::python_error();
+        for (int d = 0; d < ndim; ++d)
+            PyTuple_SET_ITEM(shape.ptr(), d, PyLong_FromSsize_t(sizes[d]));
+        nb::object dtype =
+            nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(typenum(type))));
+        PyObject* arguments[] = {shape.ptr(), dtype.ptr()};
+        out = nb::steal(PyObject_Vectorcall(make_empty, arguments, 2, nullptr));
+    } else {
+        out = nb::steal(PyArray_SimpleNew(ndim, const_cast<npy_intp*>(sizes), typenum(type)));
+    }
+    if (!out.is_valid()) throw nb::python_error();
+    return out;
+}
+
 nb::object new_array(const Extent& extent, DType type) {
     std::array<npy_intp, max_dims> shape;
     std::copy_n(extent.sizes, extent.ndim, shape.begin());
-    nb::object out = nb::steal(PyArray_SimpleNew(extent.ndim, shape.data(), typenum(type)));
-    if (!out.is_valid()) throw nb::python_error();
-    return out;
+    return fresh(extent.ndim, shape.data(), type);
 }
 
 /// A given array for the result, checked.
@@ -247,9 +269,7 @@ bool alike(std::span<const Item> items, DType type) {
 /// The same for such operands, by the shortest way.
 nb::object apply_dense(Op op, std::span<Item> items, DType type) {
     PyArrayObject* first = items[0].array;
-    nb::object result =
-        nb::steal(PyArray_SimpleNew(PyArray_NDIM(first), PyArray_DIMS(first), typenum(type)));
-    if (!result.is_valid()) throw nb::python_error();
+    nb::object result = fresh(PyArray_NDIM(first), PyArray_DIMS(first), type);
     const std::int64_t count = PyArray_SIZE(first);
     const Unlocked unlocked(count > 16 * 1024);
     pointwise(op, type, count, PyArray_BYTES(first), PyArray_BYTES(items.back().array),
@@ -441,6 +461,13 @@ void bind_pointwise(nb::module_& m) {
           nb::sig("def partials(op: int, a: tapegrad._core.Var, b: tapegrad._core.Var, y: "
                   "tapegrad._core.Var) -> list[tapegrad._core.Var]"),
           "The derivatives of y = op(a, b) by its operands, with y a Var of its own.");
+    p.def(
+        "set_empty",
+        [](nb::handle empty) { Py_XSETREF(make_empty, nb::borrow(empty).release().ptr()); },
+        nb::arg("empty"),
+        nb::sig("def set_empty(empty: collections.abc.Callable[[tuple[int, ...], typing.Any], "
+                "typing.Any]) -> None"),
+        "Makes large results by empty(shape, dtype) from now on.");
     p.def("op_number", &number_of, nb::arg("name"), "The number of an operation, for map1, map2.");
     p.def(
         "set_num_threads",

@@ -53,6 +53,12 @@ bool is_dense(const Extent& extent, const Strided& array) {
            (extent.ndim == 1 && array.strides[0] == static_cast<std::int64_t>(size_of(array.type)));
 }
 
+/// Whether all elements are one and the same.
+bool is_single(const Extent& extent, const Strided& array) {
+    return std::all_of(array.strides, array.strides + extent.ndim,
+                       [](std::int64_t stride) { return stride == 0; });
+}
+
 /// Calls body(data, stride, count, done) for the rows and parts of rows of elements
 /// [first, first + count); `done` elements came before.
 template <class Body>
@@ -234,26 +240,34 @@ template <class T>
 void run(Op op, const Merged& merged, int threads) {
     const std::size_t operands = merged.arrays.size() - 1;
     const Strided& result = merged.arrays.back();
-    bool direct[most + 1];
-    for (std::size_t i = 0; i <= operands; ++i)
-        direct[i] =
-            merged.arrays[i].type == dtype_of<T>() && is_dense(merged.extent, merged.arrays[i]);
-    over_blocks(
-        merged.extent.count(), block_size, threads, [&](std::int64_t first, std::int64_t count) {
-            Blocks<T> buffers;
-            T* at[most + 1];
-            for (std::size_t i = 0; i <= operands; ++i) {
-                const Strided& array = merged.arrays[i];
-                at[i] = direct[i] ? reinterpret_cast<T*>(array.data) + first : buffers.of[i];
-                if (!direct[i] && i < operands) gather(merged.extent, array, first, count, at[i]);
-            }
-            const auto n = static_cast<std::size_t>(count);
-            if (op == Op::where)
-                where(at[0], at[1], at[2], at[3], n);
-            else
-                map(op, at[0], at[operands - 1], at[operands], n);
-            if (!direct[operands]) scatter(merged.extent, result, first, count, at[operands]);
-        });
+    const std::int64_t total = merged.extent.count();
+    if (total == 0) return;
+    bool direct[most + 1], single[most + 1] = {};
+    Blocks<T> singles;  // operands that are one number: filled once, for all blocks and threads
+    for (std::size_t i = 0; i <= operands; ++i) {
+        const Strided& array = merged.arrays[i];
+        direct[i] = array.type == dtype_of<T>() && is_dense(merged.extent, array);
+        single[i] = i < operands && !direct[i] && is_single(merged.extent, array);
+        if (single[i]) gather(merged.extent, array, 0, std::min(total, block_size), singles.of[i]);
+    }
+    over_blocks(total, block_size, threads, [&](std::int64_t first, std::int64_t count) {
+        Blocks<T> buffers;
+        T* at[most + 1];
+        for (std::size_t i = 0; i <= operands; ++i) {
+            const Strided& array = merged.arrays[i];
+            at[i] = direct[i]   ? reinterpret_cast<T*>(array.data) + first
+                    : single[i] ? singles.of[i]
+                                : buffers.of[i];
+            if (!direct[i] && !single[i] && i < operands)
+                gather(merged.extent, array, first, count, at[i]);
+        }
+        const auto n = static_cast<std::size_t>(count);
+        if (op == Op::where)
+            where(at[0], at[1], at[2], at[3], n);
+        else
+            map(op, at[0], at[operands - 1], at[operands], n);
+        if (!direct[operands]) scatter(merged.extent, result, first, count, at[operands]);
+    });
 }
 
 }  // namespace

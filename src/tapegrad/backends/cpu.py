@@ -23,6 +23,7 @@ except ImportError:  # on machines that it was not built for
     _onednn = None  # type: ignore[assignment]
 
 Array = Any
+pointwise.set_empty(_tensor.empty)
 
 
 def _reduce(op: str) -> Callable[..., Array]:
