@@ -13,6 +13,7 @@
 
 #include "compiled.h"
 #include "scalar/partials.h"
+#include "text.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -64,8 +65,7 @@ Item item_of(const char* op, PyObject* object) {
             raise("DTypeError", std::string(op) +
                                     ": expected an array of bool, int32, int64, float32 or "
                                     "float64, got dtype " +
-                                    nb::cast<std::string>(nb::str(nb::handle(
-                                        reinterpret_cast<PyObject*>(PyArray_DESCR(item.array))))));
+                                    dtype_text(item.array));
         return item;
     }
     if (PyBool_Check(object) || PyArray_IsScalar(object, Bool)) {
@@ -109,13 +109,6 @@ DType promoted(std::span<const Item> items) {
 }
 
 // ---- shapes -----------------------------------------------------------------------------------
-
-std::string shape_text(PyArrayObject* array) {
-    std::string text = "(";
-    for (int d = 0; d < PyArray_NDIM(array); ++d)
-        text += (d ? ", " : "") + std::to_string(PyArray_DIM(array, d));
-    return text + (PyArray_NDIM(array) == 1 ? ",)" : ")");
-}
 
 [[noreturn]] void raise_shapes(const char* op, std::span<const Item> items) {
     std::string text;

@@ -44,10 +44,6 @@ class Backend:
         """Apply an operation of two operands, broadcast."""
         raise NotImplementedError
 
-    def select(self, c: Array, a: Array | float, b: Array | float) -> Array:
-        """Return a where c holds, else b."""
-        raise NotImplementedError
-
     def map_program(
         self, program: Any, operands: tuple[Any, ...], out: tuple[Array, ...] | None = None
     ) -> tuple[Array, ...]:

@@ -101,12 +101,6 @@ def by_columns(mode: str, rows: int, columns: int) -> bool:
     return columns < rows if mode == "auto" else mode == "forward"
 
 
-def _joined(parts: list[ArrayOfVars], axis: int, shape: tuple[int, ...]) -> ArrayOfVars:
-    """Put rows or columns together; without any, there is an empty array."""
-    whole = np.stack(parts, axis=axis) if parts else np.empty(shape, dtype=object)
-    return whole.reshape(shape).view(VarArray)
-
-
 def _same_shape(what: str, array: ArrayOfVars, other: ArrayOfVars, name: str) -> None:
     if array.shape != other.shape:
         raise ShapeError(f"{what}: expected the shape of {name}, {other.shape}, got {array.shape}")

@@ -12,12 +12,11 @@ from tapegrad.errors import DTypeError
 class DType:
     """A number type: `tapegrad.float32` and its like. There is one object per type."""
 
-    __slots__ = ("is_floating_point", "name", "numpy", "rank")
+    __slots__ = ("is_floating_point", "name", "numpy")
 
-    def __init__(self, name: str, rank: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.numpy = np.dtype(name)
-        self.rank = rank
         self.is_floating_point = self.numpy.kind == "f"
 
     @property
@@ -34,7 +33,7 @@ class DType:
 
 #: In the order of promotion: two of them give the later one.
 bool_, int32, int64, float32, float64 = ALL = tuple(
-    DType(name, rank) for rank, name in enumerate(("bool", "int32", "int64", "float32", "float64"))
+    DType(name) for name in ("bool", "int32", "int64", "float32", "float64")
 )
 BY_NUMPY = {each.numpy: each for each in ALL}
 _BY_NAME = {each.name: each for each in ALL}
@@ -64,8 +63,3 @@ def as_dtype(wanted: Any) -> DType:
 def is_dtype(name: str) -> bool:
     """Tell whether a text names a number type."""
     return name in _BY_NAME
-
-
-def promote(*types: DType) -> DType:
-    """Return the type that holds numbers of all of these."""
-    return max(types, key=lambda each: each.rank)

@@ -13,11 +13,11 @@ from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors import creation, printing
 from tapegrad.tensors.autograd import MODE, Node
-from tapegrad.tensors.base import TensorBase, wrap
-from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
+from tapegrad.tensors.base import TensorBase
+from tapegrad.tensors.dtypes import as_dtype, is_dtype
 from tapegrad.tensors.ops import elementwise as e
 from tapegrad.tensors.ops import index, matmul, reduce, shape, softmax
-from tapegrad.tensors.registry import Op, define, moved
+from tapegrad.tensors.registry import Op, moved
 
 _TABLE = e.TABLE
 _ADD, _SUB, _MUL, _DIV, _POW = (_TABLE[name] for name in ("add", "sub", "mul", "div", "pow"))
@@ -409,5 +409,3 @@ _TO = _ToDevice(
     cost=lambda x, **_: moved(x.shape),
     samples=[],
 )
-
-__all__ = ["DType", "Tensor", "define", "wrap"]
