@@ -9,6 +9,7 @@
 # it has: allow a minute more for its end. OUT gets the store, packed, after each suite, and one log.
 # Options of a suite come after those that all suites share, and win; '200 operators --resume latest'
 # goes on with a run if WORK is the folder of the call before. DEVICE=cpu is a rehearsal.
+# WARM=SECONDS fills the compilers' caches first, many cases at a time; its times are thrown away.
 set -uo pipefail
 set -f  # patterns among options are not names of files
 
@@ -24,6 +25,13 @@ if [ ${#suites[@]} -eq 0 ]; then
         "480 operators --sizes large --frameworks torch,torch-cuda-graph,jax --processes 1 --rounds 2"
     )
 fi
+# What takes long to compile: suite, frameworks, cases, other options.
+compiled=(
+    "cnn-models jax "{resnet152,resnet101,resnet50,vgg19_bn,vgg16_bn,vgg19,vgg16,resnet34,resnet18}"?batch*"
+    "cnn-layers torch-compile,jax "{"conv2d?1x*","conv2d?8x*",linear,batch_norm,"*pool2d"}
+    "modules torch-compile,jax "{conv2d,linear,multi_head_attention,softmax}
+    "fused torch-compile,jax "{"conv2d*","linear*","add*","batch_norm",relu,gelu,layer_norm,"*softmax*"}" --sizes medium"
+)
 device=${DEVICE:-cuda}
 python=${PYTHON:-python3}
 work=${WORK:-$(mktemp -d)}
@@ -59,10 +67,28 @@ with open(sys.argv[1], "rb") as plain, lzma.open(sys.argv[2], "wb", preset=1) as
 PY
 }
 
+compile_one() {
+    set -f
+    read -r suite names cases options <<<"$1"
+    # shellcheck disable=SC2086  options are words
+    "$python" -m tapegrad.cli bench run "$suite" --frameworks "$names" --filter "$cases" $options \
+        --device "$DEVICE" --threads "$(nproc)" --processes 1 --rounds 1 --block 0.001 \
+        --timeout 160 --store "$(mktemp -d)/warm.sqlite" >/dev/null 2>&1
+    local code=$?
+    echo "== $(date +%T) compiled $1 (code $code)"
+}
+
 "$python" -m tapegrad.cli bench machine || exit 1
+if [ -n "${WARM:-}" ]; then
+    export -f compile_one
+    export python DEVICE=$device
+    printf '%s\0' "${compiled[@]}" |
+        timeout -s INT -k 10 "$WARM" xargs -0 -P "$(($(nproc) * 3 / 4))" -I{} bash -c 'compile_one "{}"'
+    pkill -9 -f warm.sqlite
+fi
 for entry in "${suites[@]}"; do
     read -r seconds suite options <<<"$entry"
-    shared="--device $device --frameworks $frameworks --threads 4 --timeout 120"
+    shared="--device $device --frameworks $frameworks --threads $(nproc) --timeout 120"
     case " $options " in *" --resume "*) shared="" ;; esac
     echo "== $(date +%T) $entry"
     # shellcheck disable=SC2086  options are words

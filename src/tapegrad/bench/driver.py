@@ -318,6 +318,11 @@ class ProcessTeam:
     _workers: dict[int, WorkerProcess] = field(default_factory=dict)
     _failure: WorkerError | None = None
 
+    @property
+    def at_once(self) -> int:
+        """Workers that may be given a case at the same time: all have the same processors."""
+        return self.threads
+
     def worker(self, process: int) -> Worker:
         """Return a live worker; one that cannot even start is not tried again."""
         worker = self._workers.get(process)

@@ -268,6 +268,7 @@ class _LocalTeam:
 
     adapter: Adapter
     threads: int = field(default_factory=lambda: os.cpu_count() or 1)
+    at_once: int = 1
     _worker: LocalWorker | None = None
 
     def worker(self, process: int) -> Worker:

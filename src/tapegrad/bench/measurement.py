@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,6 +64,10 @@ class Team(Protocol):
     def threads(self) -> int:
         """Processors that each worker may use."""
 
+    @property
+    def at_once(self) -> int:
+        """Workers, of all contenders, that may be given a case at the same time."""
+
     def worker(self, process: int) -> Worker:
         """Return a live worker, starting it if need be; raises `WorkerError`."""
 
@@ -108,6 +113,8 @@ class Measurement:
     done: Done = field(default_factory=Done)
     _cells: dict[CellKey, Cell] = field(default_factory=dict, init=False)
     _prepared: set[tuple[str, int]] = field(default_factory=set, init=False)
+    #: Why workers could not be given the case, until somebody asks for them.
+    _refusals: dict[tuple[str, int], WorkerError] = field(default_factory=dict, init=False)
     _offers: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
@@ -117,9 +124,7 @@ class Measurement:
 
     def run(self, given: Arrays | None = None) -> None:
         """Check every contender, then time those that are right; `given` are a user's inputs."""
-        cells = [
-            CellKey(self.case.key, name, phase) for name in self.teams for phase in self.phases
-        ]
+        cells = [key for name in self.teams for key in self._keys(name)]
         if not self._unfinished(cells):
             return
         self._rehearse()
@@ -129,12 +134,16 @@ class Measurement:
             for key in cells:
                 self._doubt(key, reason)
             return
+        self._hand_out()
         for name in self.teams:
             self._judge(name)
         self._time()
         self._settle()
         if self.settings.memory:
             self._measure_memory()
+
+    def _keys(self, name: str) -> list[CellKey]:
+        return [CellKey(self.case.key, name, phase) for phase in self.phases]
 
     def _rehearse(self) -> None:
         """Check the stand-in; who fails it is out, who passes it may say what is right here."""
@@ -228,7 +237,7 @@ class Measurement:
 
     def _judge(self, name: str) -> None:
         """Decide about all phases of one contender in its first process."""
-        keys = {phase: CellKey(self.case.key, name, phase) for phase in self.phases}
+        keys = {key.phase: key for key in self._keys(name)}
         known = {key: self.done.cells[key] for key in keys.values() if key in self.done.cells}
         self._cells |= known
         if len(known) == len(keys):
@@ -240,7 +249,7 @@ class Measurement:
         if len(known) == len(keys):
             return
         try:
-            worker, offer = self._prepare(name, 0)
+            worker = self._prepare(name, 0)
         except WorkerError as error:
             for key in keys.values():
                 self._conclude(key, error.kind, str(error))
@@ -250,7 +259,7 @@ class Measurement:
             if keys[phase] in known:
                 continue
             try:
-                self._judge_phase(keys[phase], worker, offer)
+                self._judge_phase(keys[phase], worker)
             except WorkerError as error:
                 self._conclude(keys[phase], error.kind, str(error))
                 if not worker.alive:
@@ -259,8 +268,8 @@ class Measurement:
                     self._prepared.discard((name, 0))
                     return
 
-    def _judge_phase(self, key: CellKey, worker: Worker, offer: Mapping[str, Any]) -> None:
-        phase = key.phase
+    def _judge_phase(self, key: CellKey, worker: Worker) -> None:
+        phase, offer = key.phase, self._offers[key.framework]
         if phase not in offer["phases"]:
             self._conclude(key, *self._absence(phase, offer))
             return
@@ -328,15 +337,46 @@ class Measurement:
             if cell.timed and key not in self.done.cells:
                 self.sink.cell(cell)
 
-    def _prepare(self, name: str, process: int) -> tuple[Worker, dict[str, Any]]:
-        """Give a worker the case with the first set of inputs."""
+    def _hand_out(self) -> None:
+        """Give the case to several workers at once: some compile for long, with one thread."""
+        at_once = min(team.at_once for team in self.teams.values())
+        if at_once == 1:
+            return
+        processes = 1 if self._large or not self.settings.rounds else self.settings.processes
+        pool = ThreadPoolExecutor(at_once)
+        try:
+            given = [
+                pool.submit(self._try_to_prepare, name, process)
+                for process in range(processes)
+                for name in self.teams
+                if self._unfinished([key for key in self._keys(name) if not self._is_out(key)])
+            ]
+            for each in given:
+                each.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    def _is_out(self, key: CellKey) -> bool:
+        return (key.framework, key.phase) in self._out
+
+    def _try_to_prepare(self, name: str, process: int) -> None:
+        try:
+            self._prepare(name, process)
+        except WorkerError as error:
+            self._refusals[name, process] = error
+
+    def _prepare(self, name: str, process: int) -> Worker:
+        """Give a worker the case with the first set of inputs, unless it has it."""
+        if (refusal := self._refusals.pop((name, process), None)) is not None:
+            raise refusal
         worker = self.teams[name].worker(process)
-        first = self._sets[0]
-        offer = worker.ask("prepare", case=self.case.as_dict(), arrays=first.arrays)
-        first.feed(worker)
-        self._prepared.add((name, process))
-        self._offers[name] = offer
-        return worker, offer
+        if (name, process) not in self._prepared:
+            first = self._sets[0]
+            offer = worker.ask("prepare", case=self.case.as_dict(), arrays=first.arrays)
+            first.feed(worker)
+            self._prepared.add((name, process))
+            self._offers[name] = offer
+        return worker
 
     def _visits(self, processes: Iterable[int]) -> Iterator[tuple[int, int]]:
         for number in range(self.settings.rounds):
@@ -462,9 +502,7 @@ class Measurement:
 
     def _ready_worker(self, key: CellKey, process: int) -> Worker:
         """Return a worker that holds the case and whose results are right too."""
-        if (key.framework, process) not in self._prepared:
-            self._prepare(key.framework, process)
-        worker = self.teams[key.framework].worker(process)
+        worker = self._prepare(key.framework, process)
         if process and key.phase not in PREPARATION and (key, process) not in self._verified:
             finding = guards.values(self._probe(key, worker))
             if finding is not None:
