@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tapegrad.bench.comparison import Difference, compare, degenerate, relative_error
+from tapegrad.bench.comparison import BLOCK, Difference, compare, degenerate, relative_error
 
 
 def wrongness(found: np.ndarray, wanted: np.ndarray, **options: object) -> Difference | float:
@@ -99,3 +99,19 @@ def test_scale_does_not_matter(scale: float, seed: int) -> None:
     assert relative_error(found * scale, truth * scale) == pytest.approx(
         relative_error(found, truth), rel=1e-6
     )
+
+
+@pytest.mark.parametrize("size", [0, 1, BLOCK, BLOCK + 1, 3 * BLOCK - 1])
+def test_the_largest_error_is_found_in_any_part(size: int) -> None:
+    rng = np.random.default_rng(size)
+    truth = rng.standard_normal(size)
+    truth[5::7] = np.nan
+    truth[3::11] = np.inf
+    found = truth * (1 + 1e-6 * rng.standard_normal(size))
+    finite = np.isfinite(truth)
+    scale = np.sqrt(np.mean(truth[finite] ** 2)) if size else 0.0
+    error = np.abs(found[finite] - truth[finite]) / (np.abs(truth[finite]) + scale)
+    assert relative_error(found, truth) == pytest.approx(error.max(initial=0.0), rel=1e-9)
+    if size:
+        found[-1] = 0.0 if np.isnan(truth[-1]) else np.nan
+        assert relative_error(found, truth) == np.inf

@@ -70,6 +70,21 @@ def test_odd_memory_is_not_stored(tmp_path: Path, peak: str) -> None:
     assert verdicts(results)["own"][0] == "checked"
 
 
+def test_one_of_several_that_are_prepared_at_once_may_fail(tmp_path: Path) -> None:
+    body = """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                raise ValueError("not this one")
+    """
+    results = run(tmp_path, body, threads=2, processes=2)
+    found = verdicts(results)
+    assert found["own"][0] == "failed" and "not this one" in found["own"][1]
+    assert found["numpy"][0] == "checked"
+    assert {(block.process, block.round) for block in results.blocks} == {
+        (process, number) for process in range(2) for number in range(2)
+    }
+
+
 def test_an_operator_without_outputs_has_no_truth(tmp_path: Path) -> None:
     file = adapter(
         tmp_path,

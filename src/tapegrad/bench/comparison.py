@@ -28,7 +28,7 @@ away again. What rounding makes of them is measured by the gradients beside them
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -42,6 +42,8 @@ from tapegrad.worker.networks import network_of
 AnyArray = NDArray[Any]
 
 FACTOR = 32.0
+#: Elements that are compared at a time.
+BLOCK = 1 << 15
 #: Operators whose derivative jumps.
 KINKED = ("relu", "max_pool2d")
 #: Over all elements but those that are no numbers.
@@ -121,19 +123,24 @@ def compare(
 
 def relative_error(found: AnyArray, truth: AnyArray) -> float:
     """Return the largest error of an element in units of its size and of the typical size."""
-    if not truth.size:
-        return 0.0
-    same = (found == truth) | (np.isnan(found) & np.isnan(truth))
-    scale = _size(truth[np.isfinite(truth)])
+    scale = _size(truth, finite=True)
+    worst = 0.0
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        error = np.abs(found.astype(np.float64) - truth) / (np.abs(truth) + scale)
-    return float(np.max(np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))))
+        for left, right in _blocks(found, truth):
+            error = np.abs(left - right.astype(np.float64)) / (np.abs(right) + scale)
+            if np.isnan(most := np.max(error)):
+                same = (left == right) | (np.isnan(left) & np.isnan(right))
+                most = np.max(np.where(same, 0.0, np.where(np.isnan(error), np.inf, error)))
+            worst = max(worst, float(most))
+    return worst
 
 
 def norm_error(found: AnyArray, truth: AnyArray) -> float:
     """Return the norm of the error in units of the norm of the truth."""
-    norm = float(np.linalg.norm(truth.astype(np.float64)))
-    error = float(np.linalg.norm(found.astype(np.float64) - truth))
+    squares = 0.0
+    for left, right in _blocks(found, truth):
+        squares += float(np.sum(np.square(left - right.astype(np.float64))))
+    norm, error = _size(truth) * math.sqrt(truth.size), math.sqrt(squares)
     return error / norm if norm else math.inf if error else 0.0
 
 
@@ -159,9 +166,22 @@ def _terms(terms: int, name: str, truth: AnyArray, wanted: Mapping[str, AnyArray
     return max(terms, outputs / max(truth.size, 1))
 
 
-def _size(array: AnyArray) -> float:
-    """Return the root mean square of an array."""
-    return float(np.sqrt(np.mean(np.square(array, dtype=np.float64)))) if array.size else 0.0
+def _size(array: AnyArray, *, finite: bool = False) -> float:
+    """Return the root mean square of an array, or of its `finite` elements."""
+    squares, count = 0.0, 0
+    for (block,) in _blocks(array):
+        if finite and not np.isfinite(block).all():
+            block = block[np.isfinite(block)]  # noqa: PLW2901
+        squares += float(np.sum(np.square(block, dtype=np.float64)))
+        count += block.size
+    return math.sqrt(squares / count) if count else 0.0
+
+
+def _blocks(*arrays: AnyArray) -> Iterator[tuple[AnyArray, ...]]:
+    """Go through arrays of one shape in parts that stay in the cache: weights are many."""
+    flat = [array.reshape(-1) for array in arrays]
+    for start in range(0, flat[0].size, BLOCK):
+        yield tuple(each[start : start + BLOCK] for each in flat)
 
 
 def _typical_gradient(wanted: Mapping[str, AnyArray]) -> float:

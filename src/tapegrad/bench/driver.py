@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -406,7 +406,7 @@ class _Driver:
         witnesses = self._witnesses(folder)
         status = "finished" if self._run.status == "finished" else "interrupted"
         try:
-            self._start(teams)
+            self._start(teams, witnesses)
             self._greet(teams, {each.name: each for each in earlier.frameworks})
             for index, case in enumerate(self._cases):
                 self._listener.case(index, case)
@@ -448,15 +448,20 @@ class _Driver:
             for each in voices.values()
         }
 
-    def _start(self, teams: dict[str, ProcessTeam]) -> None:
-        """Start all workers, several at a time; what does not start says why when it is needed."""
+    def _start(self, teams: dict[str, ProcessTeam], witnesses: dict[str, ProcessTeam]) -> None:
+        """Start all workers, several at a time; what does not start says why when it is needed.
+
+        Of the witnesses, those that the first case asks first.
+        """
         pool = ThreadPoolExecutor(len(machine.usable()))
+        asked = _in_order(witnesses, self._cases[0])[:2]
         try:
             started = [
                 pool.submit(team.worker, process)
                 for team in teams.values()
                 for process in range(self._options.processes)
             ]
+            started += [pool.submit(witnesses[name].worker, 0) for name in asked]
             for each in started:
                 each.exception()
         finally:
@@ -497,9 +502,7 @@ class _Driver:
         if not options.frameworks:
             takes_part = self._suite.takes_part
             teams = {name: team for name, team in teams.items() if takes_part(name, case)}
-        first = FIRST_WITNESSES.get(case.level, ())
-        order = sorted(witnesses, key=lambda name: name not in first)
-        lazily = {name: _LazyWorker(witnesses[name]) for name in order}
+        lazily = {name: _LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
         Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
 
     # What a measurement finds goes to the store first, then to whoever listens.
@@ -528,6 +531,12 @@ class _LazyWorker(Worker):
 
     def receive(self, timeout: float | None = None) -> dict[str, Any]:
         return self._team.worker(0).receive(timeout)
+
+
+def _in_order(witnesses: Iterable[str], case: Case) -> list[str]:
+    """Return witnesses as a case asks them."""
+    first = FIRST_WITNESSES.get(case.level, ())
+    return sorted(witnesses, key=lambda name: name not in first)
 
 
 def _done(earlier: Results) -> Done:

@@ -35,6 +35,8 @@ COPY_SLACK = 5e-5
 #: a second.
 GPU_LATENCY = 5e-4
 GPU_TRANSFER = 5e8
+#: Seconds for which results of a GPU are read.
+READ_SECONDS = 0.1
 #: Inputs never seen before may cost this multiple (cold caches, new pages) plus a slack.
 FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-5
@@ -49,7 +51,8 @@ CORES_LEFT_OUT = 2
 #: scheduler, so that some run undisturbed; longer ones drown what messages cost.
 PROBE_SECONDS = 0.01
 LOOP_SECONDS = (0.0005, 0.002, 0.008)
-#: On a GPU loops are so long that its queue's start does not matter, nor the transfer at their end.
+#: On a GPU loops are so long that its queue's start does not matter; where the first is in doubt,
+#: so long that the transfer at their end does not.
 GPU_LOOP_SECONDS = (0.01, 0.03, 0.1)
 ATTEMPTS = 5
 #: Above this, a call is measured once and not in a loop.
@@ -243,8 +246,8 @@ def _loop_seconds(probe: Probe) -> tuple[float, ...]:
     """Return how long the loops of the driver's clock are, one attempt after the other."""
     if probe.device != "cuda":
         return LOOP_SECONDS
-    transfer = sum(array.nbytes for array in probe.first.values()) / GPU_TRANSFER
-    return tuple(max(seconds, transfer) for seconds in GPU_LOOP_SECONDS)
+    first, *longer = GPU_LOOP_SECONDS
+    return first, *(max(seconds, _transfer(probe)) for seconds in longer)
 
 
 def reading(probe: Probe) -> Finding | None:
@@ -252,7 +255,7 @@ def reading(probe: Probe) -> Finding | None:
     if not probe.looped:
         return None
     for _ in LOOP_SECONDS:  # as often as the clock is asked
-        count = 1 if probe.reported > SLOW_SECONDS else max(5, min(200, probe.calls()))
+        count = 1 if probe.reported > SLOW_SECONDS else _reads(probe)
         answer = probe.worker.ask("read", phase=probe.phase, count=count)
         found, reported = answer["read"] - _cost_of_reading(probe, answer), probe.reported
         if found <= FACTOR * reported + SLACK:
@@ -261,10 +264,21 @@ def reading(probe: Probe) -> Finding | None:
     return _mistrust(found, "when its result is read", reported)
 
 
+def _reads(probe: Probe) -> int:
+    """Return how many results are read: many where that costs little."""
+    most = int(READ_SECONDS / _transfer(probe)) if probe.device == "cuda" else 200
+    return max(5, min(most, probe.calls()))
+
+
+def _transfer(probe: Probe) -> float:
+    """Return the seconds in which a GPU surely hands over the results."""
+    return GPU_LATENCY + sum(array.nbytes for array in probe.first.values()) / GPU_TRANSFER
+
+
 def _cost_of_reading(probe: Probe, answer: Mapping[str, float]) -> float:
     """Return what reading a result that is there may take."""
     if probe.device == "cuda":
-        return GPU_LATENCY + sum(array.nbytes for array in probe.first.values()) / GPU_TRANSFER
+        return _transfer(probe)
     copying = COPY_FACTOR * answer["copying"] + COPY_SLACK * len(probe.first)
     return min(2 * answer["reading"], copying)
 
