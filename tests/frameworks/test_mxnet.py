@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tapegrad.bench import inputs
 from tapegrad.bench.coverage import coverage_of, smallest
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.process import WorkerProcess
@@ -67,6 +68,24 @@ def test_a_network_gives_its_gradients_and_the_statistics_of_batch_norms(check: 
     assert phases == {"forward", "backward", "step", "inference"}
     for cell in results.cells:
         assert cell.verdict == "checked", cell
+
+
+def test_a_step_leaves_what_a_backward_pass_is_given(tmp_path: Path) -> None:
+    """A graph that goes takes inputs without gradients along, which others share."""
+    case = next(
+        case for case in operators.SUITE.cases if (case.op, case.size) == ("batch_norm", "small")
+    )
+    arrays = inputs.make_inputs(case, 0)
+    given = inputs.save(arrays, tmp_path / "inputs")
+    cotangent = inputs.save({"cotangent": arrays[case.inputs[0].name]}, tmp_path / "cotangents")
+    worker = WorkerProcess(find("mxnet"), tmp_path / "worker", threads=1, device="cpu", timeout=60)
+    try:
+        worker.ask("prepare", case=case.as_dict(), arrays=given)
+        worker.ask("feed", arrays=given, cotangents=list(cotangent.values()))
+        for phase in ("backward", "step", "backward"):
+            worker.ask("check", phase=phase, folder=str(tmp_path / "results"))
+    finally:
+        worker.close()
 
 
 def test_its_operators_are_listed_and_traced() -> None:

@@ -87,23 +87,25 @@ class MXNet(Adapter):
             with autograd.record():
                 return outputs_of(function(*inputs))
 
-        def gradients(outputs: Sequence[Any], keep: bool) -> Any:
+        def gradients(outputs: Sequence[Any]) -> Any:
             """Have them written where `attach_grad` says, as users do.
 
             `autograd.grad`, which returns new arrays, fails in oneDNN for transposed convolutions.
+            A graph that is not retained takes what it shares with `residuals` along when it goes:
+            inputs without gradients, as the statistics of a batch norm.
             """
-            autograd.backward(list(outputs[:carrying]), cotangents, retain_graph=keep)
+            autograd.backward(list(outputs[:carrying]), cotangents, retain_graph=True)
             return [value.grad for value in wrt]
 
         def forward() -> Any:
             return _finished(recorded())
 
         def backward() -> Any:
-            return _finished(gradients(residuals, keep=True))
+            return _finished(gradients(residuals))
 
         def step() -> Any:
             outputs = recorded()
-            found = gradients(outputs, keep=False)
+            found = gradients(outputs)
             return _finished(outputs), _finished(found)
 
         def inference() -> Any:
