@@ -99,8 +99,13 @@ def _fast(array: Array) -> bool:
     return _onednn is not None and bool(array.dtype.char == "f")
 
 
+#: Products of fewer multiplications take oneDNN longer to prepare than us to do.
+_SMALL = 16 * 16 * 16
+
+
 def _matmul(a: Array, b: Array) -> Array:
-    return _onednn.matmul(a, b) if _fast(a) else _tensor.matmul(a, b)
+    small = a.size * b.shape[-1] < _SMALL
+    return _tensor.matmul(a, b) if small or not _fast(a) else _onednn.matmul(a, b)
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -163,6 +168,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, index, dim: _tensor.index_select(x, dim, index),
     "index_add": _index_add,
     "embedding": _embedding,
+    "cat": lambda *arrays, dim: _tensor.cat(arrays, dim),
+    "stack": lambda *arrays, dim: _tensor.stack(arrays, dim),
+    "nll_loss": _tensor.nll_loss,
+    "nll_loss_backward": _tensor.nll_loss_backward,
     "matmul": _matmul,
     "linear": _linear,
     "conv2d": _conv2d,

@@ -343,6 +343,47 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     return np.asarray(found.reshape(shape))
 
 
+def _factors(
+    kind: Any, target: Array, weight: Array | None, classes: int, ignore_index: int
+) -> tuple[Array, Array]:
+    """Return classes that exist, and their factors: 0 for the one that does not count."""
+    counted = target != ignore_index
+    known = _checked(np.where(counted, target, 0), classes)
+    factors = np.ones(target.shape, kind) if weight is None else weight[known]
+    return known, np.where(counted, factors, np.zeros((), kind))
+
+
+def _nll(
+    x: Array, target: Array, weight: Array | None, dim: int, ignore_index: int, reduction: str
+) -> tuple[Array, Array]:
+    known, factors = _factors(x.dtype, target, weight, x.shape[dim], ignore_index)
+    picked = np.take_along_axis(x, np.expand_dims(known, dim), dim).squeeze(dim)
+    losses = np.where(target == ignore_index, np.zeros((), x.dtype), -picked * factors)
+    total = np.asarray(factors.sum())
+    if reduction == "none":
+        return losses, total
+    return np.asarray(losses.sum() / (total if reduction == "mean" else 1)).astype(x.dtype), total
+
+
+def _nll_backward(
+    g: Array,
+    target: Array,
+    weight: Array | None,
+    total: Array,
+    *,
+    shape: tuple[int, ...],
+    dim: int,
+    ignore_index: int,
+    reduction: str,
+) -> Array:
+    known, factors = _factors(g.dtype, target, weight, shape[dim], ignore_index)
+    values = -g * factors / (total if reduction == "mean" else np.ones((), g.dtype))
+    values = np.where(target == ignore_index, np.zeros((), g.dtype), values)
+    out = np.zeros(shape, g.dtype)
+    np.put_along_axis(out, np.expand_dims(known, dim), np.expand_dims(values, dim), dim)
+    return out
+
+
 def _attention(
     q: Array, k: Array, v: Array, mask: Array | None, scale: float, is_causal: bool
 ) -> tuple[Array, Array]:
@@ -419,6 +460,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
         g - np.exp(y) * g.sum(dim if y.ndim else (), keepdims=True)
     ),
     "logsumexp": _logsumexp,
+    "nll_loss": _nll,
+    "nll_loss_backward": _nll_backward,
     "attention": _attention,
     "attention_backward": _attention_backward,
     "uniform": philox.uniform,

@@ -104,6 +104,9 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
     """Return a number as a tensor without dimensions on the device of another; tensors as is."""
     if isinstance(value, TensorBase):
         return value  # type: ignore[return-value]
+    place = like._device
+    if type(value) is float and like._array.dtype.kind == "f":
+        return wrap(place.from_numpy(np.array(value, like._array.dtype)), place)
     number = np.asarray(value)
     if number.dtype.kind not in "biuf":
         raise DTypeError(f"expected a number or a tensor, got {type(value).__name__}")
@@ -112,7 +115,6 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
         number = number.astype(kind)
     elif number.dtype.kind in "iu":
         number = number.astype(np.int64 if like._array.dtype.kind == "b" else like._array.dtype)
-    place = like._device
     return wrap(place.from_numpy(number), place)
 
 

@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from operator import index
+from collections.abc import Sequence
 from typing import Any
 
-from tapegrad.errors import DTypeError, ShapeError
+from tapegrad._core.arguments import exchanged, one, order, reshaped, several, sizes
+from tapegrad.errors import ShapeError
 
-
-def one(op: str, dim: Any, ndim: int) -> int:
-    """Return a dimension counted from the first; -1 is the last."""
-    try:
-        found = index(dim)
-    except TypeError:
-        raise DTypeError(f"{op}: expected dim to be a whole number, got {dim!r}") from None
-    room = ndim or 1
-    if not -room <= found < room:
-        raise ShapeError(f"{op}: expected dim from {-room} to {room - 1}, got {found}")
-    return found + room if found < 0 else found
-
-
-def several(op: str, dim: Any, ndim: int) -> tuple[int, ...]:
-    """Return dimensions in order, each once; None names all of them."""
-    if dim is None:
-        return tuple(range(ndim))
-    if type(dim) is int:
-        return (one(op, dim, ndim),) if ndim else ()
-    given = list(dim) if isinstance(dim, Iterable) else [dim]
-    if not given:
-        return tuple(range(ndim))
-    found = sorted(one(op, each, ndim) for each in given)
-    if len(set(found)) != len(found):
-        raise ShapeError(f"{op}: a dimension is named twice in {tuple(given)}")
-    return tuple(each for each in found if each < ndim)
+__all__ = [
+    "broadcast",
+    "exchanged",
+    "one",
+    "order",
+    "pair",
+    "reduced",
+    "reshaped",
+    "several",
+    "shape",
+    "sizes",
+]
 
 
 def reduced(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
@@ -41,15 +27,6 @@ def reduced(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[i
     if keepdim:
         return tuple(1 if d in dims else size for d, size in enumerate(shape))
     return tuple(size for d, size in enumerate(shape) if d not in dims)
-
-
-def sizes(op: str, given: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return sizes given one by one or as a sequence."""
-    listed = given[0] if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
-    try:
-        return tuple(index(each) for each in listed)
-    except TypeError:
-        raise DTypeError(f"{op}: expected whole numbers as sizes, got {given!r}") from None
 
 
 def shape(op: str, given: tuple[Any, ...]) -> tuple[int, ...]:

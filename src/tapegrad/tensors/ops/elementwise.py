@@ -147,11 +147,6 @@ def _whole_power(x: Tensor, exponent: int) -> Tensor:
     return found
 
 
-def _where_rule(c: Tensor, a: Tensor, b: Tensor) -> None:
-    if not isinstance(c, TensorBase):
-        raise DTypeError(f"where: expected a tensor as condition, got {type(c).__name__}")
-
-
 def _where_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
     condition = node.inputs[0]
     needs = node.needs
@@ -165,7 +160,8 @@ def _where_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
 _WHERE = define(
     name="where",
     doc="a where the condition holds, else b",
-    rule=_where_rule,
+    rule=lambda c, a, b: _dims.broadcast("where", c.shape, a.shape, b.shape),
+    total=True,
     vjp=_where_vjp,
     saves=(0,),
     cost=lambda c, a, b: moved(c.shape, c.shape, c.shape, c.shape),
@@ -176,11 +172,20 @@ _WHERE = define(
 
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """Return a where the condition holds, else b; what is not chosen gets no gradient."""
+    if not isinstance(input, TensorBase) or not isinstance(other, TensorBase):
+        input, other = _alike(condition, input, other)
+    found: Tensor = _WHERE(condition, input, other)
+    return found
+
+
+def _alike(condition: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Return numbers as tensors of the type of the other operand."""
     from tapegrad.tensors.creation import scalar_like
 
-    like: Any = next((x for x in (input, other) if isinstance(x, TensorBase)), condition)
-    found: Tensor = _WHERE(condition, scalar_like(input, like), scalar_like(other, like))
-    return found
+    like: Any = a if isinstance(a, TensorBase) else b if isinstance(b, TensorBase) else condition
+    if not isinstance(like, TensorBase):
+        raise DTypeError(f"where: expected a tensor as condition, got {type(like).__name__}")
+    return scalar_like(a, like), scalar_like(b, like)
 
 
 @composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def _check_types(op: str, *tensors: Tensor | None) -> None:
     types = {x._array.dtype for x in tensors if x is not None}
-    if len(types) > 1 or any(each.kind != "f" for each in types):
+    if len(types) > 1 or next(iter(types)).kind != "f":
         names = ", ".join(sorted(str(each) for each in types))
         raise DTypeError(f"{op}: expected tensors of one floating point type, got {names}")
 

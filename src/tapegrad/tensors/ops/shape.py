@@ -12,7 +12,7 @@ from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Op, Sample, define, moved
+from tapegrad.tensors.registry import Cost, Sample, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -20,20 +20,12 @@ if TYPE_CHECKING:
 _FREE = Cost(0, 0)
 
 
-def view_of(op: Op, x: Tensor, **attrs: Any) -> Tensor:
-    """Apply an operation whose result may lie on the same memory: changes show in both."""
-    found: Tensor = op(x, **attrs)
-    if found._is_view():
-        cell = found._cell = x._version_cell()
-        found._seen = cell[1]
-    return found
-
-
 # ---- views --------------------------------------------------------------------------------------
 
 _RESHAPE = define(
     name="reshape",
     total=True,
+    view=True,
     doc="the same elements in another shape",
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g.reshape(node.shapes[0]),
@@ -49,24 +41,10 @@ _RESHAPE = define(
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
-    wanted = _dims.sizes("reshape", shape)
-    if wanted == input._array.shape:
-        return input
-    return view_of(_RESHAPE, input, shape=_full(input, wanted))
-
-
-def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    count = x._array.size
-    if math.prod(wanted) == count and min(wanted, default=0) >= 0:
-        return wanted
-    known = math.prod(size for size in wanted if size != -1)
-    unknown = wanted.count(-1)
-    if unknown > 1 or any(size < -1 for size in wanted):
-        raise ShapeError(f"reshape: expected sizes and at most one -1, got {wanted}")
-    fits = (known and count % known == 0) if unknown else known == count
-    if not fits:
-        raise ShapeError(f"reshape: shape {x.shape} has {count} elements and does not fit {wanted}")
-    return tuple(count // known if size == -1 else size for size in wanted)
+    have = input._array.shape
+    wanted = _dims.reshaped(have, shape)
+    found: Tensor = input if wanted == have else _RESHAPE(input, shape=wanted)
+    return found
 
 
 @composite(Sample((3, 4), shape=(3, 2, 2)))
@@ -95,6 +73,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 _PERMUTE = define(
     name="permute",
     total=True,
+    view=True,
     doc="the dimensions in another order",
     rule=lambda x, order: tuple(x.shape[d] for d in order),
     vjp=lambda node, g: permute(g, [node.attrs["order"].index(d) for d in range(g.ndim)]),
@@ -106,26 +85,22 @@ _PERMUTE = define(
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Return a view with the dimensions in another order."""
-    order = tuple(_dims.one("permute", d, input.ndim) for d in _dims.sizes("permute", dims))
-    if sorted(order) != list(range(input.ndim)):
-        raise ShapeError(f"permute: expected each of {input.ndim} dimensions once, got {order}")
-    return view_of(_PERMUTE, input, order=order)
+    found: Tensor = _PERMUTE(input, order=_dims.order("permute", dims, input._array.ndim))
+    return found
 
 
 @composite(Sample((2, 3, 4), dim0=0, dim1=-1), benchmark="transpose")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return a view with two dimensions exchanged."""
-    order = list(range(input.ndim))
-    first, second = (_dims.one("transpose", d, input.ndim) for d in (dim0, dim1))
-    if not order:
-        return input
-    order[first], order[second] = second, first
-    return view_of(_PERMUTE, input, order=tuple(order))
+    order = _dims.exchanged("transpose", dim0, dim1, input._array.ndim)
+    found: Tensor = _PERMUTE(input, order=order) if order else input
+    return found
 
 
 _EXPAND = define(
     name="expand",
     total=True,
+    view=True,
     doc="dimensions of one element repeated, without a copy",
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g,  # the walk sums over what was expanded
@@ -149,7 +124,8 @@ def expand(input: Tensor, *size: Any) -> Tensor:
             raise ShapeError(f"expand: shape {input.shape} does not expand to {wanted}")
     if any(each < 0 for each in full):
         raise ShapeError(f"expand: expected sizes of at least 0, got {wanted}")
-    return input if full == input.shape else view_of(_EXPAND, input, shape=full)
+    found: Tensor = input if full == input.shape else _EXPAND(input, shape=full)
+    return found
 
 
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
@@ -162,8 +138,10 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Return a view with a dimension of one element more."""
-    place = _dims.one("unsqueeze", dim, input.ndim + 1)
-    return reshape(input, (*input.shape[:place], 1, *input.shape[place:]))
+    have = input._array.shape
+    place = _dims.one("unsqueeze", dim, len(have) + 1)
+    found: Tensor = _RESHAPE(input, shape=(*have[:place], 1, *have[place:]))
+    return found
 
 
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
@@ -289,15 +267,17 @@ def _cat_vjp(node: Node, g: Tensor) -> tuple[Tensor, ...]:
 
 
 def _cat_rule(*tensors: Tensor, dim: int) -> None:
-    first = tensors[0]
-    for each in tensors[1:]:
-        fits = each.ndim == first.ndim and all(
-            a == b for d, (a, b) in enumerate(zip(each.shape, first.shape, strict=True)) if d != dim
-        )
-        if not fits:
+    first = tensors[0]._array.shape
+    if not first:
+        raise ShapeError("cat: tensors without dimensions cannot be joined; use stack()")
+    for each in tensors:
+        shape = each._array.shape
+        if shape == first:
+            continue
+        agrees = shape[:dim] == first[:dim] and shape[dim + 1 :] == first[dim + 1 :]
+        if len(shape) != len(first) or not agrees:
             raise ShapeError(
-                f"cat: shapes must agree in all dimensions but {dim}, "
-                f"got {first.shape} and {each.shape}"
+                f"cat: shapes must agree in all dimensions but {dim}, got {first} and {shape}"
             )
 
 
@@ -317,25 +297,37 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     listed = list(tensors)
     if not listed:
         raise ShapeError("cat: expected at least one tensor, got none")
-    if any(not x.ndim for x in listed):
-        raise ShapeError("cat: tensors without dimensions cannot be joined; use stack()")
-    found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0].ndim))
+    found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0]._array.ndim))
     return found
 
 
-@composite(Sample((2, 3), (2, 3)), Sample((2, 3), (2, 3), dim=-1), benchmark="stack")
+def _stack_rule(*tensors: Tensor, dim: int) -> None:
+    first = tensors[0]._array.shape
+    for each in tensors:
+        if each._array.shape != first:
+            raise ShapeError(
+                f"stack: expected tensors of one shape, got {first} and {each._array.shape}"
+            )
+
+
+_STACK = define(
+    name="stack",
+    doc="tensors of one shape side by side along a new dimension",
+    rule=_stack_rule,
+    vjp=lambda node, g: unbind(g, node.attrs["dim"]),
+    cost=lambda *tensors, dim: moved(*[x.shape for x in tensors], *[x.shape for x in tensors]),
+    samples=[Sample((2, 3), (2, 3)), Sample((2, 3), (2, 3), dim=-1)],
+    benchmark="stack",
+)
+
+
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Return tensors of one shape side by side along a new dimension."""
     listed = list(tensors)
     if not listed:
         raise ShapeError("stack: expected at least one tensor, got none")
-    for each in listed:
-        if each.shape != listed[0].shape:
-            raise ShapeError(
-                f"stack: expected tensors of one shape, got {listed[0].shape} and {each.shape}"
-            )
-    place = _dims.one("stack", dim, listed[0].ndim + 1)
-    return cat([unsqueeze(x, place) for x in listed], place)
+    found: Tensor = _STACK(*listed, dim=_dims.one("stack", dim, listed[0]._array.ndim + 1))
+    return found
 
 
 def _pad_vjp(node: Node, g: Tensor) -> Tensor:
