@@ -95,7 +95,15 @@ std::vector<Py_ssize_t> numbers(const char* op, const nb::tuple& given) {
     return out;
 }
 
-nb::object sizes(const char* op, const nb::tuple& given) { return as_tuple(numbers(op, given)); }
+/// The shape of a new tensor: sizes of at least 0, one by one or as a sequence.
+nb::object shape(const char* op, const nb::tuple& given) {
+    const std::vector<Py_ssize_t> sizes = numbers(op, given);
+    for (Py_ssize_t size : sizes)
+        if (size < 0)
+            raise("ShapeError", std::string(op) + ": expected sizes of at least 0, got " +
+                                    text_of(as_tuple(sizes)));
+    return as_tuple(sizes);
+}
 
 /// Each dimension once, in another order.
 nb::object order(const char* op, const nb::tuple& given, Py_ssize_t ndim) {
@@ -148,6 +156,64 @@ nb::object reshaped(const nb::tuple& have, const nb::tuple& given) {
     return as_tuple(wanted);
 }
 
+/// A shape with the dimensions from first to last as one.
+nb::object flattened(const nb::tuple& have, nb::handle start, nb::handle end) {
+    const auto ndim = static_cast<Py_ssize_t>(have.size());
+    const Py_ssize_t first = one("flatten", start, ndim), last = one("flatten", end, ndim);
+    if (first > last)
+        raise("ShapeError", "flatten: expected start_dim before end_dim, got " + text_of(start) +
+                                ", " + text_of(end));
+    std::vector<Py_ssize_t> sizes;
+    for (Py_ssize_t d = 0; d < ndim; ++d) {
+        const Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(have.ptr(), d));
+        if (d > first && d <= last)
+            sizes.back() *= size;
+        else
+            sizes.push_back(size);
+    }
+    if (!ndim) sizes.push_back(1);
+    return as_tuple(sizes);
+}
+
+/// A shape with dimensions of one element repeated, or with more in front; -1 keeps a size.
+nb::object expanded(const nb::tuple& have, const nb::tuple& given) {
+    std::vector<Py_ssize_t> wanted = numbers("expand", given);
+    const auto ndim = static_cast<Py_ssize_t>(have.size());
+    const Py_ssize_t extra = static_cast<Py_ssize_t>(wanted.size()) - ndim;
+    if (extra < 0)
+        raise("ShapeError", "expand: expected at least " + std::to_string(ndim) + " sizes, got " +
+                                text_of(as_tuple(wanted)));
+    std::vector<Py_ssize_t> full = wanted;
+    for (Py_ssize_t d = 0; d < extra + ndim; ++d) {
+        Py_ssize_t& size = full[static_cast<std::size_t>(d)];
+        const Py_ssize_t own =
+            d < extra ? 1 : PyLong_AsSsize_t(PyTuple_GET_ITEM(have.ptr(), d - extra));
+        if (size == -1 && d >= extra) size = own;
+        if (size < 0)
+            raise("ShapeError",
+                  "expand: expected sizes of at least 0, got " + text_of(as_tuple(wanted)));
+        if (own != 1 && own != size)
+            raise("ShapeError", "expand: shape " + text_of(have) + " does not expand to " +
+                                    text_of(as_tuple(wanted)));
+    }
+    return as_tuple(full);
+}
+
+/// One number for height and width, or two.
+nb::object pair(const char* op, const char* name, nb::handle given, Py_ssize_t least) {
+    Py_ssize_t numbers[2];
+    bool whole = PyLong_Check(given.ptr()) && to_number(given.ptr(), numbers[0]);
+    numbers[1] = numbers[0];
+    if (!whole && (PyTuple_Check(given.ptr()) || PyList_Check(given.ptr())) && nb::len(given) == 2)
+        whole = to_number(nb::object(given[0]).ptr(), numbers[0]) &&
+                to_number(nb::object(given[1]).ptr(), numbers[1]);
+    if (!whole || numbers[0] < least || numbers[1] < least)
+        raise("ShapeError", std::string(op) + ": expected " + name +
+                                " as a whole number of at least " + std::to_string(least) +
+                                ", or two of them, got " + text_of(given));
+    return as_tuple({numbers[0], numbers[1]});
+}
+
 // ---- places -----------------------------------------------------------------------------------
 
 /// x[index] as slices and whole numbers alone, which make a view; None where it is more.
@@ -182,9 +248,9 @@ void bind_arguments(nb::module_& m) {
     a.def("several", &several, nb::arg("op"), nb::arg("dim").none(), nb::arg("ndim"),
           nb::sig("def several(op: str, dim: typing.Any, ndim: int) -> tuple[int, ...]"),
           "Dimensions in order, each once; None names all of them.");
-    a.def("sizes", &sizes, nb::arg("op"), nb::arg("given"),
-          nb::sig("def sizes(op: str, given: tuple[typing.Any, ...]) -> tuple[int, ...]"),
-          "Sizes given one by one or as a sequence.");
+    a.def("shape", &shape, nb::arg("op"), nb::arg("given"),
+          nb::sig("def shape(op: str, given: tuple[typing.Any, ...]) -> tuple[int, ...]"),
+          "The shape of a new tensor: sizes of at least 0, one by one or as a sequence.");
     a.def("order", &order, nb::arg("op"), nb::arg("given"), nb::arg("ndim"),
           nb::sig("def order(op: str, given: tuple[typing.Any, ...], ndim: int) -> "
                   "tuple[int, ...]"),
@@ -198,6 +264,19 @@ void bind_arguments(nb::module_& m) {
           nb::sig("def reshaped(have: tuple[int, ...], given: tuple[typing.Any, ...]) -> "
                   "tuple[int, ...]"),
           "The whole shape for the elements of another, where one size may be -1.");
+    a.def("flattened", &flattened, nb::arg("have"), nb::arg("start").none(), nb::arg("end").none(),
+          nb::sig("def flattened(have: tuple[int, ...], start: typing.Any, end: typing.Any) -> "
+                  "tuple[int, ...]"),
+          "A shape with the dimensions from start to end as one.");
+    a.def("expanded", &expanded, nb::arg("have"), nb::arg("given"),
+          nb::sig("def expanded(have: tuple[int, ...], given: tuple[typing.Any, ...]) -> "
+                  "tuple[int, ...]"),
+          "A shape with dimensions of one element repeated; -1 keeps a size.");
+    a.def("pair", &pair, nb::arg("op"), nb::arg("name"), nb::arg("given").none(),
+          nb::arg("least") = 0,
+          nb::sig("def pair(op: str, name: str, given: typing.Any, least: int = 0) -> "
+                  "tuple[int, int]"),
+          "One number for height and width, or two.");
     a.def("plain_index", &plain_index, nb::arg("index").none(),
           nb::sig("def plain_index(index: typing.Any) -> tuple[typing.Any, ...] | None"),
           "An index of slices and whole numbers alone; None where it is more.");

@@ -31,11 +31,13 @@ def _reduce(op: str) -> Callable[..., Array]:
 
 
 def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
-    def kernel(x: Array, dim: int) -> tuple[Array, Array]:
+    def kernel(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         if not x.ndim:
             return x.copy(), _zeros((), "int64")
         values, places = _tensor.arg_reduce(op, x, dim)
-        shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
+        if not keepdim:
+            return values, places
+        shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
         return values.reshape(shape), places.reshape(shape)
 
     return kernel
@@ -99,7 +101,7 @@ def _fast(array: Array) -> bool:
     return _onednn is not None and bool(array.dtype.char == "f")
 
 
-#: Products of fewer multiplications take oneDNN longer to prepare than us to do.
+#: What takes fewer multiplications takes oneDNN longer to prepare than us to do.
 _SMALL = 16 * 16 * 16
 
 
@@ -117,7 +119,8 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 
 def _conv2d(x: Array, weight: Array, bias: Array | None, **geometry: Any) -> Array:
-    module = _onednn if _fast(x) else _tensor
+    small = x.size * weight.size < _SMALL * x.shape[1]
+    module = _tensor if small or not _fast(x) else _onednn
     return module.conv2d(x, weight, bias, **geometry)
 
 

@@ -189,11 +189,12 @@ def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _extreme(name: str) -> Callable[..., tuple[Array, Array]]:
-    def kernel(x: Array, dim: int) -> tuple[Array, Array]:
+    def kernel(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         if not x.ndim:
             return x.copy(), np.zeros((), np.int64)
         places = np.expand_dims(getattr(np, f"arg{name}")(x, axis=dim), dim).astype(np.int64)
-        return np.take_along_axis(x, places, dim), places
+        values = np.take_along_axis(x, places, dim)
+        return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
 
     return kernel
 

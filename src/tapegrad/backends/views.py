@@ -48,11 +48,10 @@ def cat(*arrays: Array, dim: int, empty: Any) -> Array:
 
 def pad(x: Array, widths: Any, value: float, empty: Any) -> Array:
     """Return x within a border."""
-    shape = tuple(a + size + b for (a, b), size in zip(widths, x.shape, strict=True))
-    out = empty(shape, x.dtype)
+    pairs = list(zip(widths, x.shape, strict=True))
+    out = empty(tuple([a + size + b for (a, b), size in pairs]), x.dtype)
     out.fill(value)
-    inner = tuple(slice(a, a + size) for (a, _), size in zip(widths, x.shape, strict=True))
-    out[inner] = x
+    out[tuple([slice(a, a + size) for (a, _), size in pairs])] = x
     return out
 
 

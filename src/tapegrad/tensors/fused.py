@@ -37,19 +37,18 @@ class Fused:
         self.name = name
         self._inputs = list(inputs)
         self._outputs = list(outputs)
-        self._programs: dict[str, Any] = {}
+        self.programs: dict[str, Any] = {}
         #: By the bits of operands that want a gradient; and bits of operands and results to save.
         self._gradients: dict[int, _Gradient] = {}
         self.plans: dict[int, tuple[int, int]] = {}
 
     def __call__(self, *operands: Operand) -> tuple[Tensor, ...]:
         """Return a tensor per output of the program."""
-        device, name = _place(self.name, operands)
-        arrays = self._run(device, name, operands)
-        outs = tuple([wrap(each, device) for each in arrays])
-        if MODE.enabled and any(_wants_grad(x) for x in operands):
-            _core.record(self, self.plans, operands, outs, None, device, len(outs))
-        return outs
+        return _core.apply_program(self, operands)
+
+    def explain(self, operands: Sequence[Operand]) -> None:
+        """Raise for operands that have no common device."""
+        _place(self.name, operands)
 
     def into(self, operands: Sequence[Operand], results: Sequence[Tensor]) -> None:
         """Write the outputs into tensors that exist; nothing is recorded."""
@@ -60,20 +59,18 @@ class Fused:
                     f"{self.name}: a tensor that requires gradients is written in place only "
                     "within no_grad()"
                 )
-        self._run(device, name, operands, tuple([each._array for each in results]))
+        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
+        out = tuple([each._array for each in results])
+        device.map_program(self.program(name), arrays, out)
         for each in results:
             each._changed()
 
-    def _run(self, device: Backend, name: str, operands: Sequence[Operand], out: Any = None) -> Any:
-        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
-        return device.map_program(self.program(name), arrays, out)
-
     def program(self, name: str) -> Any:
         """Return the compiled program for a number type."""
-        found = self._programs.get(name)
+        found = self.programs.get(name)
         if found is None:
             found = scalar.compile(self._outputs, inputs=self._inputs, dtype=name)
-            self._programs[name] = found
+            self.programs[name] = found
         return found
 
     # ---- gradients ------------------------------------------------------------------------------
@@ -326,7 +323,7 @@ class FusedFunction:
                 f"got {len(operands)} operands"
             )
         if out is None:
-            found = self._fused(*operands)
+            found = _core.apply_program(self._fused, operands)
             return found[0] if self._single else found
         results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
         self._fused.into(operands, results)

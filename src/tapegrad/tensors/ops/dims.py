@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from tapegrad._core.arguments import exchanged, one, order, reshaped, several, sizes
+from tapegrad._core.arguments import (
+    exchanged,
+    expanded,
+    flattened,
+    one,
+    order,
+    pair,
+    reshaped,
+    several,
+    shape,
+)
 from tapegrad.errors import ShapeError
 
 __all__ = [
     "broadcast",
     "exchanged",
+    "expanded",
+    "flattened",
     "one",
     "order",
     "pair",
@@ -18,7 +29,6 @@ __all__ = [
     "reshaped",
     "several",
     "shape",
-    "sizes",
 ]
 
 
@@ -27,25 +37,6 @@ def reduced(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[i
     if keepdim:
         return tuple(1 if d in dims else size for d, size in enumerate(shape))
     return tuple(size for d, size in enumerate(shape) if d not in dims)
-
-
-def shape(op: str, given: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return the shape of a new tensor: sizes of at least 0, one by one or as a sequence."""
-    found = sizes(op, given)
-    if min(found, default=0) < 0:
-        raise ShapeError(f"{op}: expected sizes of at least 0, got {found}")
-    return found
-
-
-def pair(op: str, name: str, given: Any, least: int = 0) -> tuple[int, int]:
-    """Return one number for height and width, or two."""
-    listed = (given, given) if isinstance(given, int) else tuple(given)
-    if len(listed) != 2 or any(not isinstance(each, int) or each < least for each in listed):
-        raise ShapeError(
-            f"{op}: expected {name} as a whole number of at least {least}, or two of them, "
-            f"got {given!r}"
-        )
-    return listed[0], listed[1]
 
 
 def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -205,6 +205,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
     if min is None and max is None:
         raise DTypeError("clamp: expected min, max or both, got neither")
+    if input.is_floating_point() and _is_real(min) and _is_real(max):
+        low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+        found: Tensor = _bounded(input, low, high)
+        return found
     if min is not None:
         input = where(lt(input, min), min, input)
     if max is not None:
@@ -260,6 +264,10 @@ def isfinite(input: Tensor) -> Tensor:
     return lt(abs(input), float("inf"))
 
 
+def _is_real(bound: Any) -> bool:
+    return bound is None or isinstance(bound, (int, float))
+
+
 @elementwise
 def _silu(x: Any) -> Any:
     return x * _core.functions.sigmoid(x)
@@ -280,6 +288,13 @@ def _sloped_relu(x: Any, slope: Any) -> Any:
 def _elu(x: Any, alpha: Any) -> Any:
     f = _core.functions
     return f.where(f.gt(x, 0.0), x, alpha * f.expm1(x))
+
+
+@elementwise
+def _bounded(x: Any, low: Any, high: Any) -> Any:
+    f = _core.functions
+    above = f.where(f.lt(x, low), low, x)
+    return f.where(f.gt(above, high), high, above)
 
 
 @elementwise

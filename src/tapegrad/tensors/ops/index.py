@@ -174,12 +174,12 @@ def _check_index(op: str, index: Tensor) -> None:
 
 def _along_rule(op: str, x: Tensor, index: Tensor, dim: int) -> None:
     _check_index(op, index)
-    if index.ndim != x.ndim or builtins.any(
-        i > s for d, (i, s) in enumerate(zip(index.shape, x.shape, strict=True)) if d != dim
-    ):
+    have, places = x._array.shape, index._array.shape
+    larger = [d for d, (i, s) in enumerate(zip(places, have, strict=False)) if i > s and d != dim]
+    if len(places) != len(have) or larger:
         raise ShapeError(
-            f"{op}: expected an index with the dimensions of shape {x.shape}, none larger but "
-            f"{dim}, got {index.shape}"
+            f"{op}: expected an index with the dimensions of shape {have}, none larger but "
+            f"{dim}, got {places}"
         )
 
 

@@ -141,7 +141,9 @@ _AMAX, _AMIN = [
 def _picked(node: Node, g: Tensor, _: Any = None) -> Tensor:
     from tapegrad.tensors.ops.index import put_along
 
-    return put_along(node.shapes[0], node.attrs["dim"], node.outputs[1], g)
+    dim, shape = node.attrs["dim"], node.shapes[0]
+    one = (*shape[:dim], 1, *shape[dim + 1 :]) if shape else ()
+    return put_along(shape, dim, node.outputs[1].reshape(one), g.reshape(one))
 
 
 _MAX_DIM, _MIN_DIM = [
@@ -149,7 +151,8 @@ _MAX_DIM, _MIN_DIM = [
         name=f"{name}_dim",
         function=name,
         doc=f"the {word} along one dimension, and where it is",
-        rule=lambda x, dim: _dims.reduced(x.shape, (dim,), True),
+        rule=lambda x, dim, keepdim: _dims.reduced(x.shape, (dim,), keepdim),
+        total=True,
         vjp=_picked,
         keeps=(1,),
         results=2,
@@ -278,8 +281,9 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 def _filled(op: str, x: Tensor, dims: tuple[int, ...]) -> tuple[int, ...]:
     """Return dimensions if there is something to choose from along them."""
-    if not math.prod(x.shape[d] for d in dims if d < x.ndim):
-        raise ShapeError(f"{op}: expected at least one element to choose, got shape {x.shape}")
+    have = x._array.shape
+    if 0 in have and not math.prod([have[d] for d in dims]):
+        raise ShapeError(f"{op}: expected at least one element to choose, got shape {have}")
     return dims
 
 
@@ -290,9 +294,7 @@ def _extreme(
         return whole(x)
     place = _dims.one(name, dim, x.ndim)
     _filled(name, x, (place,))
-    values, indices = op(x, dim=place)
-    shape = _dims.reduced(x.shape, (place,), keepdim)
-    return Extreme(values.reshape(shape), indices.reshape(shape))
+    return Extreme(*op(x, dim=place, keepdim=keepdim))
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
@@ -318,12 +320,12 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
         _filled(name, x, tuple(range(x.ndim)))
-        found: Tensor = op(x.detach().reshape((-1,)), dim=0)[1].reshape(())
+        found: Tensor = op(x.detach().reshape(-1), dim=0, keepdim=False)[1]
         return found.reshape((1,) * x.ndim) if keepdim else found
     place = _dims.one(name, dim, x.ndim)
     _filled(name, x, (place,))
-    indices: Tensor = op(x.detach(), dim=place)[1]
-    return indices.reshape(_dims.reduced(x.shape, (place,), keepdim))
+    indices: Tensor = op(x.detach(), dim=place, keepdim=keepdim)[1]
+    return indices
 
 
 @composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmax")

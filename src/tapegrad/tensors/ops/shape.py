@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +40,12 @@ _RESHAPE = define(
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
-    have = input._array.shape
-    wanted = _dims.reshaped(have, shape)
-    found: Tensor = input if wanted == have else _RESHAPE(input, shape=wanted)
+    return in_shape(input, _dims.reshaped(input._array.shape, shape))
+
+
+def in_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return x in a whole shape that has its number of elements."""
+    found: Tensor = x if shape == x._array.shape else _RESHAPE(x, shape=shape)
     return found
 
 
@@ -61,13 +63,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 @composite(Sample((2, 3, 4)), Sample((2, 3, 4), start_dim=1), Sample(()))
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Return x with the dimensions from start to end as one."""
-    first, last = (_dims.one("flatten", d, input.ndim) for d in (start_dim, end_dim))
-    if first > last:
-        raise ShapeError(f"flatten: expected start_dim before end_dim, got {start_dim}, {end_dim}")
-    if input.ndim == 0:
-        return reshape(input, (1,))
-    size = math.prod(input.shape[first : last + 1])
-    return reshape(input, (*input.shape[:first], size, *input.shape[last + 1 :]))
+    return in_shape(input, _dims.flattened(input._array.shape, start_dim, end_dim))
 
 
 _PERMUTE = define(
@@ -86,6 +82,12 @@ _PERMUTE = define(
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Return a view with the dimensions in another order."""
     found: Tensor = _PERMUTE(input, order=_dims.order("permute", dims, input._array.ndim))
+    return found
+
+
+def reverse_dims(x: Tensor) -> Tensor:
+    """Return a view with the dimensions in reverse order."""
+    found: Tensor = _PERMUTE(x, order=tuple(range(x._array.ndim - 1, -1, -1)))
     return found
 
 
@@ -111,28 +113,20 @@ _EXPAND = define(
 
 def expand(input: Tensor, *size: Any) -> Tensor:
     """Return a view with dimensions of one element repeated; -1 keeps a size."""
-    wanted = _dims.sizes("expand", size)
-    extra = len(wanted) - input.ndim
-    if extra < 0:
-        raise ShapeError(f"expand: expected at least {input.ndim} sizes, got {wanted}")
-    full = tuple(
-        input.shape[d - extra] if size == -1 and d >= extra else size
-        for d, size in enumerate(wanted)
-    )
-    for d, have in enumerate(input.shape):
-        if have not in (1, full[d + extra]):
-            raise ShapeError(f"expand: shape {input.shape} does not expand to {wanted}")
-    if any(each < 0 for each in full):
-        raise ShapeError(f"expand: expected sizes of at least 0, got {wanted}")
-    found: Tensor = input if full == input.shape else _EXPAND(input, shape=full)
+    have = input._array.shape
+    wanted = _dims.expanded(have, size)
+    found: Tensor = input if wanted == have else _EXPAND(input, shape=wanted)
     return found
 
 
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
-    dims = _dims.several("squeeze", dim, input.ndim)
-    return reshape(input, tuple(s for d, s in enumerate(input.shape) if d not in dims or s != 1))
+    have = input._array.shape
+    if dim is None:
+        return in_shape(input, tuple([size for size in have if size != 1]))
+    dims = _dims.several("squeeze", dim, len(have))
+    return in_shape(input, tuple([s for d, s in enumerate(have) if d not in dims or s != 1]))
 
 
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
@@ -140,8 +134,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Return a view with a dimension of one element more."""
     have = input._array.shape
     place = _dims.one("unsqueeze", dim, len(have) + 1)
-    found: Tensor = _RESHAPE(input, shape=(*have[:place], 1, *have[place:]))
-    return found
+    return in_shape(input, (*have[:place], 1, *have[place:]))
 
 
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
@@ -204,8 +197,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @composite(Sample((2, 3)), Sample((2, 3), dim=1))
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
-    place = _dims.one("unbind", dim, input.ndim)
-    return tuple(input[(*[slice(None)] * place, i)] for i in range(input.shape[place]))
+    have = input._array.shape
+    place = _dims.one("unbind", dim, len(have))
+    before = (slice(None),) * place
+    return tuple([input[(*before, i)] for i in range(have[place])])
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
@@ -337,6 +332,7 @@ def _pad_vjp(node: Node, g: Tensor) -> Tensor:
 
 _PAD = define(
     name="pad",
+    total=True,
     doc="a border of one value",
     rule=lambda x, widths, value: x.shape,
     vjp=_pad_vjp,
@@ -354,22 +350,25 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """
     if mode != "constant":
         raise DTypeError(f"pad: expected mode 'constant', got {mode!r}")
-    given = list(pad)
-    if len(given) % 2 or len(given) > 2 * input.ndim:
+    given, ndim = list(pad), input._array.ndim
+    if len(given) % 2 or len(given) > 2 * ndim:
         raise ShapeError(
-            f"pad: expected two widths per dimension for at most {input.ndim} dimensions, "
-            f"got {given}"
+            f"pad: expected two widths per dimension for at most {ndim} dimensions, got {given}"
         )
-    widths = [(0, 0)] * (input.ndim - len(given) // 2)
+    widths = [(0, 0)] * (ndim - len(given) // 2)
     widths += [(given[i], given[i + 1]) for i in range(len(given) - 2, -2, -2)]
-    cut = tuple(
-        slice(max(-a, 0), size - max(-b, 0))
-        for (a, b), size in zip(widths, input.shape, strict=True)
-    )
-    input = input[cut] if any(min(pair) < 0 for pair in widths) else input
-    grown = tuple((max(a, 0), max(b, 0)) for a, b in widths)
-    found: Tensor = _PAD(input, widths=grown, value=value)
+    if min(given, default=0) < 0:
+        input, widths = _cut(input, widths)
+    found: Tensor = _PAD(input, widths=tuple(widths), value=value)
     return found
+
+
+def _cut(x: Tensor, widths: list[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
+    """Cut off what negative widths ask for, and return the others."""
+    inner = tuple(
+        slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True)
+    )
+    return x[inner], [(max(a, 0), max(b, 0)) for a, b in widths]
 
 
 __all__ = [
