@@ -56,6 +56,14 @@ def _cumsum(x: Array, dim: int) -> Array:
     return _tensor.cumsum(x if x.dtype.kind == "f" else _cast(x, "int64"), dim)
 
 
+def _var(x: Array, dims: tuple[int, ...], keepdim: bool, correction: float) -> Array:
+    count = math.prod([x.shape[d] for d in dims])
+    mean = pointwise.map2(_DIV, _tensor.reduce("sum", x, dims, True), count or math.nan)
+    squares = pointwise.map1(_SQUARE, pointwise.map2(_SUB, x, mean))
+    total = _tensor.reduce("sum", squares, dims, keepdim)
+    return pointwise.map2(_DIV, total, max(count - correction, 0) or math.nan, total)
+
+
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     shape = tuple(
         1 if d in dims else size for d, size in enumerate(x.shape) if keepdim or d not in dims
@@ -106,8 +114,9 @@ _SMALL = 16 * 16 * 16
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    small = a.size * b.shape[-1] < _SMALL
-    return _tensor.matmul(a, b) if small or not _fast(a) else _onednn.matmul(a, b)
+    if a.size * b.shape[-1] < _SMALL or not _fast(a):
+        return _tensor.matmul(a, b)
+    return _onednn.matmul(a, b)
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -150,7 +159,7 @@ def _cast(x: Array, dtype: Any) -> Array:
     return out
 
 
-_ADD = pointwise.op_number("add")
+_ADD, _SUB, _DIV, _SQUARE = map(pointwise.op_number, ("add", "sub", "div", "square"))
 KERNELS: dict[str, Callable[..., Any]] = {
     "expand": pointwise.expand,
     "clone": _copy,
@@ -160,6 +169,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "prod": _reduce("prod"),
     "amax": _reduce("max"),
     "amin": _reduce("min"),
+    "var": _var,
     "any": _reduce("any"),
     "all": _reduce("all"),
     "max_dim": _extreme("max"),

@@ -426,6 +426,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "prod": _reduce(np.prod),
     "amax": _reduce(np.max),
     "amin": _reduce(np.min),
+    "var": lambda x, dims, keepdim, correction: np.asarray(
+        np.var(x, axis=dims, keepdims=keepdim, ddof=correction)
+        if math.prod(x.shape[d] for d in dims) > correction
+        else np.sum(x, axis=dims, keepdims=keepdim) * np.asarray(np.nan, x.dtype)
+    ),
     "any": lambda x, dims, keepdim: np.asarray(np.any(x, axis=dims, keepdims=keepdim)),
     "all": lambda x, dims, keepdim: np.asarray(np.all(x, axis=dims, keepdims=keepdim)),
     "max_dim": _extreme("max"),

@@ -30,9 +30,14 @@ def as_rows(x: Tensor) -> Tensor:
     return in_shape(x, (math.prod(have[:-1]), have[-1]))
 
 
+def _is_plain(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    """Tell whether operands are matrices, stacks of equal size, or a stack and one matrix."""
+    return len(y) == 2 <= len(x) or (len(x) == len(y) > 2 and x[:-2] == y[:-2])
+
+
 def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
     x, y = a._array.shape, b._array.shape
-    if len(x) != len(y) or x[-1] != y[-2] or x[:-2] != y[:-2]:
+    if not _is_plain(x, y) or x[-1] != y[-2]:
         raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
     kind = a._array.dtype
     if kind is not b._array.dtype or kind.kind != "f":
@@ -43,9 +48,10 @@ def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
 def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     a, b = node.inputs
     needs = node.needs
+    left, right = (a, g) if b._array.ndim > 2 else (as_rows(a), as_rows(g))
     return (
         matmul(g, b.transpose(-1, -2)) if needs[0] else None,
-        matmul(a.transpose(-1, -2), g) if needs[1] else None,
+        matmul(left.transpose(-1, -2), right) if needs[1] else None,
     )
 
 
@@ -77,14 +83,14 @@ _MATMUL = define(
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Return the product of vectors, matrices or stacks of matrices, which broadcast."""
     x, y = input._array.shape, other._array.shape
-    if len(x) == len(y) > 1 and x[:-2] == y[:-2]:
+    if _is_plain(x, y):
         plain: Tensor = _MATMUL(input, other)
         return plain
     if not x or not y:
         raise ShapeError("matmul: expected at least one dimension; use * for numbers")
     if x[-1] != y[-2 if len(y) > 1 else 0]:
         raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
-    if len(y) <= 2:  # one matrix for all: a single product
+    if len(y) <= 2:
         flat = _MATMUL(as_rows(input), other if len(y) == 2 else in_shape(other, (y[0], 1)))
         return in_shape(flat, x[:-1] + y[1:])
     rows = x if len(x) > 1 else (1, x[0])
@@ -109,7 +115,8 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
         raise ShapeError(
             f"bmm: expected two stacks of matrices, got {input.shape} and {mat2.shape}"
         )
-    return matmul(input, mat2)
+    found: Tensor = _MATMUL(input, mat2)
+    return found
 
 
 def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:

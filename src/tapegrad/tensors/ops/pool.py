@@ -42,16 +42,14 @@ def _rule(
     have = x._array.shape
     if len(have) != 4:
         raise ShapeError(f"pooling: expected images (N, C, H, W) or (C, H, W), got {have}")
-    for k, p in zip(kernel, padding, strict=True):
+    sizes = list(have)
+    for d, (k, s, p, step) in enumerate(zip(kernel, stride, padding, dilation, strict=True), 2):
         if 2 * p > k:
             raise ShapeError(f"pooling: padding {p} is more than half the kernel {k}")
-    sizes = [
-        pooled_size(have[2 + d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
-        for d in (0, 1)
-    ]
-    if min(sizes) < 1:
-        raise ShapeError(f"pooling: kernel {kernel} does not fit into images of {have[2:]}")
-    return (*have[:2], *sizes)
+        sizes[d] = pooled_size(have[d], k, s, p, step, ceil_mode)
+        if sizes[d] < 1:
+            raise ShapeError(f"pooling: kernel {kernel} does not fit into images of {have[2:]}")
+    return tuple(sizes)
 
 
 def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:

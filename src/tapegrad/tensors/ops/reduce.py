@@ -211,14 +211,17 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the mean over dimensions, of all elements if none is named."""
     input = input if dtype is None else input.to(dtype)
-    if not input.is_floating_point():
-        raise DTypeError(
-            f"mean: expected a floating point tensor, got {input.dtype}; use x.to(float)"
-        )
-    dims = _dims.several("mean", dim, input.ndim)
+    _check_floating("mean", input)
+    have = input._array.shape
+    dims = _dims.several("mean", dim, len(have))
     total: Tensor = _SUM(input, dims=dims, keepdim=keepdim)
-    count = math.prod(input.shape[d] for d in dims)
-    return total / count if count else total * float("nan")
+    count = math.prod([have[d] for d in dims])
+    return total / count if count else total * math.nan
+
+
+def _check_floating(op: str, x: Tensor) -> None:
+    if x._array.dtype.kind != "f":
+        raise DTypeError(f"{op}: expected a floating point tensor, got {x.dtype}; use x.to(float)")
 
 
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -227,12 +230,31 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return found
 
 
-@composite(
-    *_SAMPLES[:4],
-    Sample((3, 4), dim=1, unbiased=False),
-    Sample((3, 4), dim=0, correction=2),
+def _var_vjp(node: Node, g: Tensor) -> Tensor:
+    x, dims = node.inputs[0], node.attrs["dims"]
+    count = math.prod([node.shapes[0][d] for d in dims]) - node.attrs["correction"]
+    slope = 2 / count if count > 0 else math.nan
+    found: Tensor = _spread(node, g) * slope * (x - mean(x, dims, keepdim=True))
+    return found
+
+
+_VAR = define(
+    name="var",
+    doc="the variance over dimensions",
+    rule=lambda x, dims, keepdim, correction: _dims.reduced(x.shape, dims, keepdim),
+    total=True,
+    vjp=_var_vjp,
+    saves=(0,),
+    cost=_cost,
+    samples=[
+        *_SAMPLES[:4],
+        Sample((3, 4), dim=1, unbiased=False),
+        Sample((3, 4), dim=0, correction=2),
+    ],
     benchmark="var",
 )
+
+
 def var(
     input: Tensor,
     dim: Any = None,
@@ -242,12 +264,11 @@ def var(
     correction: Any = None,
 ) -> Tensor:
     """Return the variance over dimensions; `correction` is taken from the number of elements."""
-    dims = _dims.several("var", dim, input.ndim)
-    less = (1 if unbiased else 0) if correction is None else correction
-    deviation = input - mean(input, dims, keepdim=True)
-    total: Tensor = _SUM(deviation * deviation, dims=dims, keepdim=keepdim)
-    count = math.prod(input.shape[d] for d in dims) - less
-    return total / count if count > 0 else total * float("nan")
+    _check_floating("var", input)
+    dims = _dims.several("var", dim, input._array.ndim)
+    less = int(unbiased) if correction is None else correction
+    found: Tensor = _VAR(input, dims=dims, keepdim=keepdim, correction=less)
+    return found
 
 
 @composite(*_SAMPLES[:4], Sample((3, 4), dim=1, correction=0))
