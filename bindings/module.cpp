@@ -99,6 +99,9 @@ NB_MODULE(_core, m) {
     bind_program(m);
     bind_pointwise(m);
     bind_record(m);
+    bind_apply(m);
+    bind_walk(m);
+    bind_arguments(m);
     bind_loops(m);
     bind_custom(m);
     m.def("op_table", &op_table, nb::sig("def op_table() -> list[dict[str, object]]"),

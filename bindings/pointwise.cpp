@@ -340,11 +340,13 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
     check_inputs(c, "elementwise", static_cast<npy_intp>(operands.size()));
     const std::size_t outputs = c.program->code().output_count;
     std::vector<Item> items;
+    items.reserve(operands.size());
     for (nb::handle each : operands) items.push_back(item_of("elementwise", each.ptr()));
     const Extent extent = broadcast("elementwise", items);
     const DType type = c.is_double() ? DType::f64 : DType::f32;
     std::vector<nb::object> results, keep;
     std::vector<PyArrayObject*> given;
+    results.reserve(outputs);
     if (out.is_none()) {
         for (std::size_t i = 0; i < outputs; ++i) results.push_back(new_array(extent, type));
     } else {
@@ -358,6 +360,8 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
         separate(items, given, keep);
     }
     std::vector<Strided> from, to;
+    from.reserve(items.size());
+    to.reserve(outputs);
     for (Item& item : items) from.push_back(strided(extent, item));
     for (const nb::object& result : results) {
         Item target{array_of(result), type, {}};
@@ -370,9 +374,11 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
             [&](const auto& runner) { pointwise(*runner, extent, from, to, wanted_threads); },
             c.runner);
     }
-    nb::list listed;
-    for (nb::object& result : results) listed.append(result);
-    return nb::tuple(listed);
+    nb::object listed = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    if (!listed.is_valid()) throw nb::python_error();
+    for (std::size_t i = 0; i < results.size(); ++i)
+        PyTuple_SET_ITEM(listed.ptr(), static_cast<Py_ssize_t>(i), results[i].release().ptr());
+    return nb::borrow<nb::tuple>(listed);
 }
 
 // ---- views ------------------------------------------------------------------------------------

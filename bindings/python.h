@@ -64,6 +64,9 @@ void bind_derivatives(nb::module_& m);
 void bind_program(nb::module_& m);
 void bind_pointwise(nb::module_& m);
 void bind_record(nb::module_& m);
+void bind_apply(nb::module_& m);
+void bind_walk(nb::module_& m);
+void bind_arguments(nb::module_& m);
 void bind_loops(nb::module_& m);
 void bind_custom(nb::module_& m);
 

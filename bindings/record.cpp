@@ -1,36 +1,20 @@
 // bindings/record.cpp -- the state of tensors and of the record of gradients, as plain objects.
-//
-// An eager operation on a small tensor takes as long as its bookkeeping: a result, a node, what the
-// node saves. Here that is some 0.2 us; with Python objects it was 2 us. What is done with this
-// state is written in Python (tapegrad/tensors/base.py, autograd.py).
 #include <nanobind/nanobind.h>
 #include <structmember.h>
 
 #include <cstddef>
 #include <string>
 
-#include "numpy.h"
 #include "python.h"
+#include "state.h"
 
 namespace tapegrad::bindings {
+
+thread_local bool recording = true;
+
 namespace {
 
 // ---- state ------------------------------------------------------------------------------------
-
-struct TensorState {
-    PyObject_HEAD PyObject *array, *device, *node, *cell, *hooks, *accumulated, *grad, *weak;
-    int index;
-    /// Of a view: the epoch of its memory's history when it was taken; else -1.
-    int seen;
-    char requires_grad;
-};
-
-struct NodeState {
-    PyObject_HEAD PyObject *op, *edges, *operands, *results, *cells, *shapes, *dtypes, *attrs,
-        *device, *hooks;
-    long long stamp, number;
-    int count;
-};
 
 #define TENSOR_OBJECTS(X) X(array) X(device) X(node) X(cell) X(hooks) X(accumulated) X(grad)
 #define NODE_OBJECTS(X) \
@@ -70,20 +54,13 @@ int clear_node(PyObject* object) {
     return 0;
 }
 
-/// A chain of nodes of any length is let go without recursion: the trashcan sees to that.
-template <int (*clear)(PyObject*)>
-void dealloc(PyObject* object) {
-    PyTypeObject* type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    Py_TRASHCAN_BEGIN(object, dealloc<clear>) clear(object);
-    type->tp_free(object);
-    Py_DECREF(type);
-    Py_TRASHCAN_END
-}
-
 PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* object = type->tp_alloc(type, 0);
-    if (object) reinterpret_cast<TensorState*>(object)->seen = -1;
+    if (!object) return nullptr;
+    auto* self = reinterpret_cast<TensorState*>(object);
+    self->seen = -1;
+    self->array = Py_NewRef(Py_None);
+    self->device = Py_NewRef(Py_None);
     return object;
 }
 
@@ -93,6 +70,7 @@ void dealloc_tensor(PyObject* object) {
 }
 
 #define OBJECT(state, python, field) {python, T_OBJECT, offsetof(state, field), 0, nullptr}
+#define FIXED(python, field) {python, T_OBJECT, offsetof(NodeState, field), READONLY, nullptr}
 PyMemberDef tensor_members[] = {
     OBJECT(TensorState, "_array", array),
     OBJECT(TensorState, "_device", device),
@@ -106,23 +84,26 @@ PyMemberDef tensor_members[] = {
     {"_requires_grad", T_BOOL, offsetof(TensorState, requires_grad), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorState, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
-PyMemberDef node_members[] = {OBJECT(NodeState, "op", op),
-                              OBJECT(NodeState, "edges", edges),
-                              OBJECT(NodeState, "_operands", operands),
-                              OBJECT(NodeState, "_results", results),
-                              OBJECT(NodeState, "_cells", cells),
-                              OBJECT(NodeState, "shapes", shapes),
-                              OBJECT(NodeState, "dtypes", dtypes),
-                              OBJECT(NodeState, "attrs", attrs),
-                              OBJECT(NodeState, "device", device),
-                              OBJECT(NodeState, "hooks", hooks),
-                              {"_stamp", T_LONGLONG, offsetof(NodeState, stamp), 0, nullptr},
-                              {"number", T_LONGLONG, offsetof(NodeState, number), 0, nullptr},
-                              {"count", T_INT, offsetof(NodeState, count), 0, nullptr},
-                              {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef node_members[] = {
+    FIXED("op", op),
+    FIXED("edges", edges),
+    OBJECT(NodeState, "_operands", operands),
+    OBJECT(NodeState, "_results", results),
+    OBJECT(NodeState, "_cells", cells),
+    FIXED("shapes", shapes),
+    FIXED("dtypes", dtypes),
+    FIXED("attrs", attrs),
+    FIXED("device", device),
+    OBJECT(NodeState, "hooks", hooks),
+    {"_stamp", T_LONGLONG, offsetof(NodeState, stamp), 0, nullptr},
+    {"number", T_LONGLONG, offsetof(NodeState, number), READONLY, nullptr},
+    {"wanted", T_ULONGLONG, offsetof(NodeState, wanted), READONLY, nullptr},
+    {"count", T_INT, offsetof(NodeState, count), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr}};
 #undef OBJECT
+#undef FIXED
 
-PyType_Slot tensor_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNew)},
+PyType_Slot tensor_slots[] = {{Py_tp_new, reinterpret_cast<void*>(new_tensor)},
                               {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_tensor)},
                               {Py_tp_traverse, reinterpret_cast<void*>(traverse_tensor)},
                               {Py_tp_clear, reinterpret_cast<void*>(clear_tensor)},
@@ -137,33 +118,26 @@ PyType_Slot node_slots[] = {{Py_tp_new, reinterpret_cast<void*>(PyType_GenericNe
                             {Py_tp_doc, const_cast<char*>("What a recorded operation is made of.")},
                             {0, nullptr}};
 
-constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC;
-PyType_Spec tensor_spec = {"tapegrad._core.TensorState", sizeof(TensorState), 0, flags,
+PyType_Spec tensor_spec = {"tapegrad._core.TensorState", sizeof(TensorState), 0, state_flags,
                            tensor_slots};
-PyType_Spec node_spec = {"tapegrad._core.NodeState", sizeof(NodeState), 0, flags, node_slots};
+PyType_Spec node_spec = {"tapegrad._core.NodeState", sizeof(NodeState), 0, state_flags, node_slots};
 
 // ---- results ----------------------------------------------------------------------------------
 
-PyTypeObject *tensor_state, *tensor_type, *node_type;
+PyTypeObject *tensor_state, *node_state, *tensor_type, *node_type;
 long long made = 0;  ///< nodes so far; under the interpreter's lock
 
 void set_types(nb::handle tensor, nb::handle node) {
-    Py_XSETREF(*reinterpret_cast<PyObject**>(&tensor_type), nb::borrow(tensor).release().ptr());
-    Py_XSETREF(*reinterpret_cast<PyObject**>(&node_type), nb::borrow(node).release().ptr());
+    const auto set = [](PyTypeObject*& type, nb::handle given) {
+        PyTypeObject* before = type;
+        type = reinterpret_cast<PyTypeObject*>(given.inc_ref().ptr());
+        Py_XDECREF(before);
+    };
+    set(tensor_type, tensor);
+    set(node_type, node);
 }
 
-bool is_state(PyObject* object) { return PyObject_TypeCheck(object, tensor_state); }
-
-PyObject* wrap(nb::handle array, nb::handle device) {
-    auto* self = reinterpret_cast<TensorState*>(tensor_type->tp_alloc(tensor_type, 0));
-    if (!self) throw nb::python_error();
-    self->seen = -1;
-    self->array = nb::borrow(array).release().ptr();
-    self->device = nb::borrow(device).release().ptr();
-    return reinterpret_cast<PyObject*>(self);
-}
-
-// ---- recording --------------------------------------------------------------------------------
+// ---- changes in place -------------------------------------------------------------------------
 
 // A tensor's memory has a cell, shared by all its views: how often the elements were changed in
 // place, and in which epoch of its history they are, which begins anew when such a change is
@@ -171,9 +145,11 @@ PyObject* wrap(nb::handle array, nb::handle device) {
 constexpr Py_ssize_t version = 0, epoch = 1;
 
 long long count_in(PyObject* cell, Py_ssize_t place) {
-    if (!cell || cell == Py_None) return 0;
+    if (is_none(cell)) return 0;
     return PyLong_AsLongLong(PyList_GET_ITEM(cell, place));
 }
+
+long long version_of(PyObject* cell) { return count_in(cell, version); }
 
 /// A view whose base has got another history since has the wrong one.
 void check_view(const TensorState* tensor) {
@@ -183,38 +159,7 @@ void check_view(const TensorState* tensor) {
               "no longer; take the view after the change");
 }
 
-/// Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it is.
-PyObject* edge_of(TensorState* tensor) {
-    if (!tensor->requires_grad) return Py_NewRef(Py_None);
-    check_view(tensor);
-    if (!tensor->node || tensor->node == Py_None)
-        return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
-    return Py_BuildValue("(Oi)", tensor->node, tensor->index);
-}
-
-long long version_of(PyObject* cell) { return count_in(cell, version); }
-
-/// The counter of changes in place, made when first needed.
-PyObject* cell_of(TensorState* tensor) {
-    if (!tensor->cell || tensor->cell == Py_None) {
-        PyObject* cell = Py_BuildValue("[ii]", 0, 0);
-        if (!cell) throw nb::python_error();
-        Py_XSETREF(tensor->cell, cell);
-    }
-    return tensor->cell;
-}
-
-nb::object attribute(PyObject* object, const char* name) {
-    nb::object found = nb::steal(PyObject_GetAttrString(object, name));
-    if (!found.is_valid()) throw nb::python_error();
-    return found;
-}
-
-PyObject* new_tuple(Py_ssize_t size) {
-    PyObject* out = PyTuple_New(size);
-    if (!out) throw nb::python_error();
-    return out;
-}
+// ---- recording --------------------------------------------------------------------------------
 
 /// Operands that a plan can name.
 constexpr Py_ssize_t most = 64;
@@ -224,22 +169,86 @@ struct Plan {
     unsigned long long saves, keeps;
 };
 
-/// `plans` is one pair for all cases, or a dict from the bits of the operands that want a gradient;
-/// what it lacks is asked of op.plan(bits).
-Plan plan_for(nb::handle op, nb::handle plans, unsigned long long needs) {
+Plan plan_for(PyObject* op, PyObject* plans, unsigned long long needs, Py_ssize_t count) {
     nb::object pair = nb::borrow(plans);
-    if (PyDict_Check(plans.ptr())) {
-        nb::object key = nb::steal(PyLong_FromUnsignedLongLong(needs));
-        PyObject* found = PyDict_GetItemWithError(plans.ptr(), key.ptr());
+    if (PyDict_Check(plans)) {
+        if (count > most)
+            raise("ShapeError", "elementwise: expected at most " + std::to_string(most) +
+                                    " operands where gradients are recorded, got " +
+                                    std::to_string(count));
+        const nb::object key = owned(PyLong_FromUnsignedLongLong(needs));
+        PyObject* found = PyDict_GetItemWithError(plans, key.ptr());
         if (!found && PyErr_Occurred()) throw nb::python_error();
-        pair = found ? nb::borrow(found) : nb::object(op.attr("plan")(key));
+        pair = found ? nb::borrow(found) : nb::object(nb::handle(op).attr("plan")(key));
     }
     return {PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.ptr(), 0)),
             PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.ptr(), 1))};
 }
 
+PyObject* dtype_of(PyObject* array) {
+    static PyObject* name = name_of("dtype");
+    if (!PyArray_Check(array)) return get(array, name).release().ptr();
+    return Py_NewRef(
+        reinterpret_cast<PyObject*>(PyArray_DESCR(reinterpret_cast<PyArrayObject*>(array))));
+}
+
+/// Notes where the gradients of the operands go, and which operands want one.
+void note_operands(NodeState* node, Items inputs) {
+    node->edges = new_tuple(inputs.count);
+    node->shapes = new_tuple(inputs.count);
+    node->dtypes = new_tuple(inputs.count);
+    for (Py_ssize_t i = 0; i < inputs.count; ++i) {
+        PyObject* input = inputs.items[i];
+        TensorState* tensor = is_tensor(input) ? tensor_of(input) : nullptr;
+        PyObject* edge = tensor ? edge_of(tensor) : Py_NewRef(Py_None);
+        if (edge != Py_None && i < most) node->wanted |= 1ull << i;
+        PyTuple_SET_ITEM(node->edges, i, edge);
+        PyTuple_SET_ITEM(node->shapes, i, tensor ? shape_of(tensor->array) : Py_NewRef(Py_None));
+        PyTuple_SET_ITEM(node->dtypes, i, tensor ? dtype_of(tensor->array) : Py_NewRef(Py_None));
+    }
+}
+
+void save_operands(NodeState* node, Items inputs, unsigned long long saves) {
+    node->operands = new_tuple(inputs.count);
+    for (Py_ssize_t i = 0; i < inputs.count; ++i) {
+        PyObject* input = inputs.items[i];
+        const bool saved = i < most && saves >> i & 1;
+        PyTuple_SET_ITEM(node->operands, i, Py_NewRef(saved ? input : Py_None));
+        if (saved && is_tensor(input)) node->stamp += version_of(tensor_of(input)->cell);
+    }
+}
+
+/// Arrays alone: a result that held its own node would never be let go.
+void save_results(NodeState* node, Items outs, unsigned long long keeps) {
+    node->results = new_tuple(outs.count);
+    node->cells = owned(PyList_New(0)).release().ptr();
+    for (Py_ssize_t i = 0; i < outs.count; ++i) {
+        TensorState* out = tensor_of(outs.items[i]);
+        const bool kept = i < most && keeps >> i & 1;
+        PyTuple_SET_ITEM(node->results, i, Py_NewRef(kept ? out->array : Py_None));
+        if (!kept) continue;
+        node->stamp += version_of(out->cell);
+        if (PyList_Append(node->cells, cell_of(out)) < 0) throw nb::python_error();
+    }
+}
+
+}  // namespace
+
+bool is_tensor(PyObject* object) { return PyObject_TypeCheck(object, tensor_state); }
+bool is_node(PyObject* object) { return PyObject_TypeCheck(object, node_state); }
+
+nb::object wrap(PyObject* array, PyObject* device) {
+    nb::object made = owned(tensor_type->tp_alloc(tensor_type, 0));
+    TensorState* self = tensor_of(made.ptr());
+    self->seen = -1;
+    self->array = Py_NewRef(array);
+    self->device = Py_NewRef(device);
+    return made;
+}
+
 PyObject* shape_of(PyObject* array) {
-    if (!PyArray_Check(array)) return attribute(array, "shape").release().ptr();
+    static PyObject* name = name_of("shape");
+    if (!PyArray_Check(array)) return get(array, name).release().ptr();
     auto* plain = reinterpret_cast<PyArrayObject*>(array);
     PyObject* shape = new_tuple(PyArray_NDIM(plain));
     for (int d = 0; d < PyArray_NDIM(plain); ++d)
@@ -247,149 +256,75 @@ PyObject* shape_of(PyObject* array) {
     return shape;
 }
 
-PyObject* dtype_of(PyObject* array) {
-    if (!PyArray_Check(array)) return attribute(array, "dtype").release().ptr();
-    return Py_NewRef(
-        reinterpret_cast<PyObject*>(PyArray_DESCR(reinterpret_cast<PyArrayObject*>(array))));
+PyObject* edge_of(TensorState* tensor) {
+    if (!tensor->requires_grad) return Py_NewRef(Py_None);
+    check_view(tensor);
+    if (is_none(tensor->node)) return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
+    PyObject* edge = new_tuple(2);
+    PyTuple_SET_ITEM(edge, 0, Py_NewRef(tensor->node));
+    PyTuple_SET_ITEM(edge, 1, PyLong_FromLong(tensor->index));
+    return edge;
 }
 
-/// Makes a node of an operation and its operands; `tied` results come from it.
-nb::object record(nb::handle op, nb::handle plans, const nb::tuple& inputs, const nb::tuple& outs,
-                  nb::handle attrs, nb::handle device, int tied) {
-    const auto count = static_cast<Py_ssize_t>(inputs.size());
-    auto* node = reinterpret_cast<NodeState*>(node_type->tp_alloc(node_type, 0));
-    if (!node) throw nb::python_error();
-    nb::object keep = nb::steal(reinterpret_cast<PyObject*>(node));
+PyObject* cell_of(TensorState* tensor) {
+    if (is_none(tensor->cell)) {
+        PyObject* cell = owned(PyList_New(2)).release().ptr();
+        PyList_SET_ITEM(cell, version, PyLong_FromLong(0));
+        PyList_SET_ITEM(cell, epoch, PyLong_FromLong(0));
+        Py_XSETREF(tensor->cell, cell);
+    }
+    return tensor->cell;
+}
+
+void changed(TensorState* tensor) {
+    PyObject* cell = cell_of(tensor);
+    PyObject* next = owned(PyLong_FromLongLong(version_of(cell) + 1)).release().ptr();
+    PyList_SetItem(cell, version, next);
+}
+
+bool is_view(PyObject* array) {
+    static PyObject* name = name_of("base");
+    if (PyArray_Check(array)) {
+        PyObject* base = PyArray_BASE(reinterpret_cast<PyArrayObject*>(array));
+        return base && PyArray_Check(base) && Py_REFCNT(base) > 1;
+    }
+    const nb::object base = get(array, name);
+    return PyObject_TypeCheck(base.ptr(), Py_TYPE(array)) && Py_REFCNT(base.ptr()) > 2;
+}
+
+void share_cell(TensorState* view, TensorState* base) {
+    Py_XSETREF(view->cell, Py_NewRef(cell_of(base)));
+    view->seen = static_cast<int>(count_in(view->cell, epoch));
+}
+
+nb::object record(PyObject* op, PyObject* plans, Items inputs, Items outs, PyObject* attrs,
+                  PyObject* device, int tied) {
+    nb::object made_node = owned(node_type->tp_alloc(node_type, 0));
+    NodeState* node = node_of(made_node.ptr());
     node->number = made++;
-    node->op = nb::borrow(op).release().ptr();
-    node->attrs = nb::borrow(attrs).release().ptr();
-    node->device = nb::borrow(device).release().ptr();
-    node->count = static_cast<int>(outs.size());
-    node->edges = new_tuple(count);
-    node->operands = new_tuple(count);
-    node->shapes = new_tuple(count);
-    node->dtypes = new_tuple(count);
-    unsigned long long needs = 0;
-    for (Py_ssize_t i = 0; i < count; ++i) {
-        PyObject* input = PyTuple_GET_ITEM(inputs.ptr(), i);
-        const bool tensor = is_state(input);
-        auto* state = reinterpret_cast<TensorState*>(input);
-        PyObject* edge = tensor ? edge_of(state) : Py_NewRef(Py_None);
-        if (edge != Py_None && i < most) needs |= 1ull << i;
-        PyTuple_SET_ITEM(node->edges, i, edge);
-        PyTuple_SET_ITEM(node->shapes, i, tensor ? shape_of(state->array) : Py_NewRef(Py_None));
-        PyTuple_SET_ITEM(node->dtypes, i, tensor ? dtype_of(state->array) : Py_NewRef(Py_None));
-    }
-    const Plan plan = plan_for(op, plans, needs);
-    for (Py_ssize_t i = 0; i < count; ++i) {
-        PyObject* input = PyTuple_GET_ITEM(inputs.ptr(), i);
-        const bool saved = i < most && plan.saves >> i & 1;
-        PyTuple_SET_ITEM(node->operands, i, Py_NewRef(saved ? input : Py_None));
-        if (saved && is_state(input))
-            node->stamp += version_of(reinterpret_cast<TensorState*>(input)->cell);
-    }
-    if (plan.keeps) {
-        node->results = new_tuple(static_cast<Py_ssize_t>(outs.size()));
-        node->cells = PyList_New(0);
-        for (std::size_t i = 0; i < outs.size(); ++i) {
-            auto* out = reinterpret_cast<TensorState*>(outs[i].ptr());
-            const bool kept = plan.keeps >> i & 1;
-            PyTuple_SET_ITEM(node->results, static_cast<Py_ssize_t>(i),
-                             Py_NewRef(kept ? out->array : Py_None));
-            if (!kept) continue;
-            node->stamp += version_of(out->cell);
-            PyList_Append(node->cells, cell_of(out));
-        }
-    }
+    node->op = Py_NewRef(op);
+    node->attrs = Py_NewRef(attrs);
+    node->device = Py_NewRef(device);
+    node->count = static_cast<int>(outs.count);
+    note_operands(node, inputs);
+    const Plan plan = plan_for(op, plans, node->wanted, inputs.count);
+    save_operands(node, inputs, plan.saves);
+    if (plan.keeps) save_results(node, outs, plan.keeps);
     for (int i = 0; i < tied && i < node->count; ++i) {
-        auto* out = reinterpret_cast<TensorState*>(outs[static_cast<std::size_t>(i)].ptr());
+        TensorState* out = tensor_of(outs.items[i]);
         out->requires_grad = 1;
         out->index = i;
-        Py_XSETREF(out->node, nb::borrow(keep).release().ptr());
+        Py_XSETREF(out->node, Py_NewRef(made_node.ptr()));
     }
-    return keep;
+    return made_node;
 }
 
-// ---- applying ---------------------------------------------------------------------------------
-
-/// Names of attributes, made once.
-PyObject* name_of(const char* text) { return PyUnicode_InternFromString(text); }
-
-nb::object get(nb::handle object, PyObject* name) {
-    nb::object found = nb::steal(PyObject_GetAttr(object.ptr(), name));
-    if (!found.is_valid()) throw nb::python_error();
-    return found;
-}
-
-/// The common device of the operands; nothing where they are not tensors of one, which the caller
-/// then explains. `wanted` tells whether one of them requires gradients.
-PyObject* device_of(const nb::tuple& inputs, bool& wanted) {
-    PyObject* device = nullptr;
-    for (nb::handle each : inputs) {
-        if (each.is_none()) continue;
-        if (!is_state(each.ptr())) return nullptr;
-        auto* state = reinterpret_cast<TensorState*>(each.ptr());
-        if (device && state->device != device) return nullptr;
-        device = state->device;
-        wanted = wanted || state->requires_grad;
-    }
-    return device;
-}
-
-/// Applies an operation of the table: its rule, the device's kernel, the record.
-nb::object apply(nb::handle op, const nb::tuple& inputs, const nb::dict& attrs, bool enabled) {
-    static PyObject *name = name_of("name"), *rule = name_of("rule"), *vjp = name_of("vjp"),
-                    *kernels = name_of("kernels"), *plans = name_of("plans"),
-                    *results = name_of("results"), *tied = name_of("differentiable"),
-                    *total = name_of("total");
-    bool wanted = false;
-    PyObject* device = device_of(inputs, wanted);
-    if (!device) {
-        nb::module_::import_("tapegrad.tensors.registry")
-            .attr("common_device")(get(op, name), inputs);
-        raise("DTypeError", "expected tensors of one device");
-    }
-    if (get(op, total).is(nb::bool_(false))) {
-        nb::object shape = nb::steal(PyObject_Call(get(op, rule).ptr(), inputs.ptr(), attrs.ptr()));
-        if (!shape.is_valid()) throw nb::python_error();
-    }
-    nb::object kernel =
-        nb::steal(PyObject_GetItem(get(device, kernels).ptr(), get(op, name).ptr()));
-    if (!kernel.is_valid()) throw nb::python_error();
-    nb::object arrays = nb::steal(new_tuple(static_cast<Py_ssize_t>(inputs.size())));
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-        PyObject* each = inputs[i].ptr();
-        PyObject* array = each == Py_None ? each : reinterpret_cast<TensorState*>(each)->array;
-        PyTuple_SET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i), Py_NewRef(array));
-    }
-    nb::object found = nb::steal(PyObject_Call(kernel.ptr(), arrays.ptr(), attrs.ptr()));
-    if (!found.is_valid()) throw nb::python_error();
-    const bool single = PyLong_AsLong(get(op, results).ptr()) == 1;
-    nb::object outs;
-    if (single) {
-        outs = nb::steal(new_tuple(1));
-        PyTuple_SET_ITEM(outs.ptr(), 0, wrap(found, device));
-    } else {
-        const auto count =
-            static_cast<Py_ssize_t>(PyTuple_Check(found.ptr()) ? PyTuple_GET_SIZE(found.ptr()) : 0);
-        outs = nb::steal(new_tuple(count));
-        for (Py_ssize_t i = 0; i < count; ++i)
-            PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(found.ptr(), i), device));
-    }
-    if (wanted && enabled && !get(op, vjp).is_none())
-        record(op, get(op, plans), inputs, nb::borrow<nb::tuple>(outs), attrs, device,
-               static_cast<int>(PyLong_AsLong(get(op, tied).ptr())));
-    return single ? nb::borrow(PyTuple_GET_ITEM(outs.ptr(), 0)) : outs;
-}
-
-/// Whether nothing that a node saved was changed in place since.
-bool unchanged(nb::handle object) {
-    auto* node = reinterpret_cast<NodeState*>(object.ptr());
+bool unchanged(const NodeState* node) {
     long long stamp = 0;
     if (node->operands && PyTuple_Check(node->operands))
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(node->operands); ++i) {
             PyObject* each = PyTuple_GET_ITEM(node->operands, i);
-            if (is_state(each)) stamp += version_of(reinterpret_cast<TensorState*>(each)->cell);
+            if (is_tensor(each)) stamp += version_of(tensor_of(each)->cell);
         }
     if (node->cells && PyList_Check(node->cells))
         for (Py_ssize_t i = 0; i < PyList_GET_SIZE(node->cells); ++i)
@@ -397,42 +332,67 @@ bool unchanged(nb::handle object) {
     return stamp == node->stamp;
 }
 
+namespace {
+
+Items items_of(const nb::tuple& tuple) {
+    return {&PyTuple_GET_ITEM(tuple.ptr(), 0), static_cast<Py_ssize_t>(tuple.size())};
+}
+
+nb::object record_all(nb::handle op, nb::handle plans, const nb::tuple& inputs,
+                      const nb::tuple& outs, nb::handle attrs, nb::handle device, int tied) {
+    for (nb::handle each : outs)
+        if (!is_tensor(each.ptr()))
+            raise("DTypeError",
+                  "record: expected tensors as results, got " + type_name(each.ptr()));
+    return record(op.ptr(), plans.ptr(), items_of(inputs), items_of(outs), attrs.ptr(),
+                  device.ptr(), tied);
+}
+
+struct Mode {};
+
 }  // namespace
 
 void bind_record(nb::module_& m) {
     tensor_state = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&tensor_spec));
-    PyObject* node_state = PyType_FromSpec(&node_spec);
+    node_state = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&node_spec));
     if (!tensor_state || !node_state) throw nb::python_error();
     m.attr("TensorState") = nb::borrow(reinterpret_cast<PyObject*>(tensor_state));
-    m.attr("NodeState") = nb::steal(node_state);
+    m.attr("NodeState") = nb::borrow(reinterpret_cast<PyObject*>(node_state));
+    nb::class_<Mode>(m, "Mode", "Whether operations are recorded; each thread has its own.")
+        .def(nb::init<>())
+        .def_prop_rw(
+            "enabled", [](const Mode&) { return recording; },
+            [](Mode&, bool enabled) { recording = enabled; });
     m.def("set_types", &set_types, nb::arg("tensor"), nb::arg("node"),
           "The classes of what wrap() and record() make.");
     m.def(
-        "wrap", [](nb::handle array, nb::handle device) { return nb::steal(wrap(array, device)); },
+        "wrap", [](nb::handle array, nb::handle device) { return wrap(array.ptr(), device.ptr()); },
         nb::arg("array"), nb::arg("device"),
         nb::sig("def wrap(array: typing.Any, device: typing.Any) -> typing.Any"),
         "A tensor on an array.");
-    m.def("record", &record, nb::arg("op"), nb::arg("plans"), nb::arg("inputs"), nb::arg("outs"),
-          nb::arg("attrs").none(), nb::arg("device"), nb::arg("tied"),
+    m.def("record", &record_all, nb::arg("op"), nb::arg("plans"), nb::arg("inputs"),
+          nb::arg("outs"), nb::arg("attrs").none(), nb::arg("device"), nb::arg("tied"),
           nb::sig("def record(op: typing.Any, plans: typing.Any, inputs: tuple[typing.Any, ...], "
                   "outs: tuple[typing.Any, ...], attrs: typing.Any, device: typing.Any, tied: int) "
                   "-> typing.Any"),
           "Notes that an operation made results of operands, for the way back.");
-    m.def("apply", &apply, nb::arg("op"), nb::arg("inputs"), nb::arg("attrs"), nb::arg("enabled"),
-          nb::sig("def apply(op: typing.Any, inputs: tuple[typing.Any, ...], attrs: dict[str, "
-                  "typing.Any], enabled: bool) -> typing.Any"),
-          "Applies an operation of the table: its rule, the device's kernel, the record.");
     m.def(
         "edge_of",
         [](nb::handle tensor) {
-            if (!is_state(tensor.ptr())) raise("DTypeError", "edge_of: expected a tensor");
-            return nb::steal(edge_of(reinterpret_cast<TensorState*>(tensor.ptr())));
+            if (!is_tensor(tensor.ptr())) raise("DTypeError", "edge_of: expected a tensor");
+            return nb::steal(edge_of(tensor_of(tensor.ptr())));
         },
         nb::arg("tensor"), nb::sig("def edge_of(tensor: TensorState) -> typing.Any"),
         "Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it "
         "is; None if it has none.");
-    m.def("unchanged", &unchanged, nb::arg("node"),
-          "Whether nothing that a node saved was changed in place since.");
+    m.def(
+        "is_view", [](nb::handle array) { return is_view(array.ptr()); }, nb::arg("array"),
+        nb::sig("def is_view(array: typing.Any) -> bool"),
+        "Whether an array lies on memory that somebody else holds, too.");
+    m.def(
+        "unchanged",
+        [](nb::handle node) { return is_node(node.ptr()) && unchanged(node_of(node.ptr())); },
+        nb::arg("node"), "Whether nothing that a node saved was changed in place since.");
 }
 
 }  // namespace tapegrad::bindings

@@ -102,6 +102,8 @@ auto unlocked(Size work, Body body) {
 void bind_attention(nb::module_& m);
 void bind_convolution(nb::module_& m);
 void bind_index(nb::module_& m);
+void bind_join(nb::module_& m);
+void bind_loss(nb::module_& m);
 void bind_matmul(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_norm(nb::module_& m);

@@ -26,6 +26,8 @@ NB_MODULE(_tensor, m) {
     bind_memory(m);
     bind_reduce(m);
     bind_index(m);
+    bind_join(m);
+    bind_loss(m);
     bind_random(m);
     bind_norm(m);
     bind_pooling(m);

@@ -71,9 +71,9 @@ def device(name: str | Backend) -> Backend:
     """
     if isinstance(name, Backend):
         return name
-    if name not in _LOADED:
+    found = _LOADED.get(name)
+    if found is None:
         if name not in _MODULES:
             raise DeviceError(f"device: expected one of {', '.join(_MODULES)}, got {name!r}")
-        module = import_module(f"tapegrad.backends.{_MODULES[name]}")
-        _LOADED[name] = module.BACKEND
-    return _LOADED[name]
+        found = _LOADED[name] = import_module(f"tapegrad.backends.{_MODULES[name]}").BACKEND
+    return found

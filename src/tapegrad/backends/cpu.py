@@ -31,11 +31,13 @@ def _reduce(op: str) -> Callable[..., Array]:
 
 
 def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
-    def kernel(x: Array, dim: int) -> tuple[Array, Array]:
+    def kernel(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         if not x.ndim:
             return x.copy(), _zeros((), "int64")
         values, places = _tensor.arg_reduce(op, x, dim)
-        shape = tuple(1 if d == dim else size for d, size in enumerate(x.shape))
+        if not keepdim:
+            return values, places
+        shape = (*x.shape[:dim], 1, *x.shape[dim + 1 :])
         return values.reshape(shape), places.reshape(shape)
 
     return kernel
@@ -52,6 +54,14 @@ def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
 
 def _cumsum(x: Array, dim: int) -> Array:
     return _tensor.cumsum(x if x.dtype.kind == "f" else _cast(x, "int64"), dim)
+
+
+def _var(x: Array, dims: tuple[int, ...], keepdim: bool, correction: float) -> Array:
+    count = math.prod([x.shape[d] for d in dims])
+    mean = pointwise.map2(_DIV, _tensor.reduce("sum", x, dims, True), count or math.nan)
+    squares = pointwise.map1(_SQUARE, pointwise.map2(_SUB, x, mean))
+    total = _tensor.reduce("sum", squares, dims, keepdim)
+    return pointwise.map2(_DIV, total, max(count - correction, 0) or math.nan, total)
 
 
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
@@ -99,8 +109,14 @@ def _fast(array: Array) -> bool:
     return _onednn is not None and bool(array.dtype.char == "f")
 
 
+#: What takes fewer multiplications takes oneDNN longer to prepare than us to do.
+_SMALL = 16 * 16 * 16
+
+
 def _matmul(a: Array, b: Array) -> Array:
-    return _onednn.matmul(a, b) if _fast(a) else _tensor.matmul(a, b)
+    if a.size * b.shape[-1] < _SMALL or not _fast(a):
+        return _tensor.matmul(a, b)
+    return _onednn.matmul(a, b)
 
 
 def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
@@ -112,7 +128,8 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
 
 
 def _conv2d(x: Array, weight: Array, bias: Array | None, **geometry: Any) -> Array:
-    module = _onednn if _fast(x) else _tensor
+    small = x.size * weight.size < _SMALL * x.shape[1]
+    module = _tensor if small or not _fast(x) else _onednn
     return module.conv2d(x, weight, bias, **geometry)
 
 
@@ -142,7 +159,7 @@ def _cast(x: Array, dtype: Any) -> Array:
     return out
 
 
-_ADD = pointwise.op_number("add")
+_ADD, _SUB, _DIV, _SQUARE = map(pointwise.op_number, ("add", "sub", "div", "square"))
 KERNELS: dict[str, Callable[..., Any]] = {
     "expand": pointwise.expand,
     "clone": _copy,
@@ -152,6 +169,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "prod": _reduce("prod"),
     "amax": _reduce("max"),
     "amin": _reduce("min"),
+    "var": _var,
     "any": _reduce("any"),
     "all": _reduce("all"),
     "max_dim": _extreme("max"),
@@ -163,6 +181,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, index, dim: _tensor.index_select(x, dim, index),
     "index_add": _index_add,
     "embedding": _embedding,
+    "cat": lambda *arrays, dim: _tensor.cat(arrays, dim),
+    "stack": lambda *arrays, dim: _tensor.stack(arrays, dim),
+    "nll_loss": _tensor.nll_loss,
+    "nll_loss_backward": _tensor.nll_loss_backward,
     "matmul": _matmul,
     "linear": _linear,
     "conv2d": _conv2d,

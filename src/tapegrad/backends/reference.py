@@ -189,11 +189,12 @@ def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _extreme(name: str) -> Callable[..., tuple[Array, Array]]:
-    def kernel(x: Array, dim: int) -> tuple[Array, Array]:
+    def kernel(x: Array, dim: int, keepdim: bool) -> tuple[Array, Array]:
         if not x.ndim:
             return x.copy(), np.zeros((), np.int64)
         places = np.expand_dims(getattr(np, f"arg{name}")(x, axis=dim), dim).astype(np.int64)
-        return np.take_along_axis(x, places, dim), places
+        values = np.take_along_axis(x, places, dim)
+        return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
 
     return kernel
 
@@ -343,6 +344,47 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     return np.asarray(found.reshape(shape))
 
 
+def _factors(
+    kind: Any, target: Array, weight: Array | None, classes: int, ignore_index: int
+) -> tuple[Array, Array]:
+    """Return classes that exist, and their factors: 0 for the one that does not count."""
+    counted = target != ignore_index
+    known = _checked(np.where(counted, target, 0), classes)
+    factors = np.ones(target.shape, kind) if weight is None else weight[known]
+    return known, np.where(counted, factors, np.zeros((), kind))
+
+
+def _nll(
+    x: Array, target: Array, weight: Array | None, dim: int, ignore_index: int, reduction: str
+) -> tuple[Array, Array]:
+    known, factors = _factors(x.dtype, target, weight, x.shape[dim], ignore_index)
+    picked = np.take_along_axis(x, np.expand_dims(known, dim), dim).squeeze(dim)
+    losses = np.where(target == ignore_index, np.zeros((), x.dtype), -picked * factors)
+    total = np.asarray(factors.sum())
+    if reduction == "none":
+        return losses, total
+    return np.asarray(losses.sum() / (total if reduction == "mean" else 1)).astype(x.dtype), total
+
+
+def _nll_backward(
+    g: Array,
+    target: Array,
+    weight: Array | None,
+    total: Array,
+    *,
+    shape: tuple[int, ...],
+    dim: int,
+    ignore_index: int,
+    reduction: str,
+) -> Array:
+    known, factors = _factors(g.dtype, target, weight, shape[dim], ignore_index)
+    values = -g * factors / (total if reduction == "mean" else np.ones((), g.dtype))
+    values = np.where(target == ignore_index, np.zeros((), g.dtype), values)
+    out = np.zeros(shape, g.dtype)
+    np.put_along_axis(out, np.expand_dims(known, dim), np.expand_dims(values, dim), dim)
+    return out
+
+
 def _attention(
     q: Array, k: Array, v: Array, mask: Array | None, scale: float, is_causal: bool
 ) -> tuple[Array, Array]:
@@ -384,6 +426,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "prod": _reduce(np.prod),
     "amax": _reduce(np.max),
     "amin": _reduce(np.min),
+    "var": lambda x, dims, keepdim, correction: np.asarray(
+        np.var(x, axis=dims, keepdims=keepdim, ddof=correction)
+        if math.prod(x.shape[d] for d in dims) > correction
+        else np.sum(x, axis=dims, keepdims=keepdim) * np.asarray(np.nan, x.dtype)
+    ),
     "any": lambda x, dims, keepdim: np.asarray(np.any(x, axis=dims, keepdims=keepdim)),
     "all": lambda x, dims, keepdim: np.asarray(np.all(x, axis=dims, keepdims=keepdim)),
     "max_dim": _extreme("max"),
@@ -419,6 +466,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
         g - np.exp(y) * g.sum(dim if y.ndim else (), keepdims=True)
     ),
     "logsumexp": _logsumexp,
+    "nll_loss": _nll,
+    "nll_loss_backward": _nll_backward,
     "attention": _attention,
     "attention_backward": _attention_backward,
     "uniform": philox.uniform,

@@ -25,6 +25,12 @@ def place(x: Array, y: Array, index: Any) -> Array:
     return out
 
 
+def stack(*arrays: Array, dim: int, empty: Any) -> Array:
+    """Return arrays side by side along a new dimension."""
+    here = (*[slice(None)] * dim, None)
+    return cat(*[each[here] for each in arrays], dim=dim, empty=empty)
+
+
 def cat(*arrays: Array, dim: int, empty: Any) -> Array:
     """Return arrays one behind the other."""
     kinds = [each.dtype for each in arrays]
@@ -42,11 +48,10 @@ def cat(*arrays: Array, dim: int, empty: Any) -> Array:
 
 def pad(x: Array, widths: Any, value: float, empty: Any) -> Array:
     """Return x within a border."""
-    shape = tuple(a + size + b for (a, b), size in zip(widths, x.shape, strict=True))
-    out = empty(shape, x.dtype)
+    pairs = list(zip(widths, x.shape, strict=True))
+    out = empty(tuple([a + size + b for (a, b), size in pairs]), x.dtype)
     out.fill(value)
-    inner = tuple(slice(a, a + size) for (a, _), size in zip(widths, x.shape, strict=True))
-    out[inner] = x
+    out[tuple([slice(a, a + size) for (a, _), size in pairs])] = x
     return out
 
 
@@ -68,5 +73,6 @@ def kernels(empty: Any) -> dict[str, Any]:
         "take": lambda x, index: x[index],
         "place": place,
         "cat": lambda *arrays, dim: cat(*arrays, dim=dim, empty=empty),
+        "stack": lambda *arrays, dim: stack(*arrays, dim=dim, empty=empty),
         "pad": lambda x, widths, value: pad(x, widths, value, empty),
     }

@@ -2,12 +2,9 @@
 
 1. An operation on tensors that require gradients makes a `Node`: which operation, what it saved,
    and where its operands came from. A result points to its node; a leaf (a parameter) has none.
-2. Nodes are numbered as they are made, so every user of a result has a higher number than its
-   maker. The walk takes the highest number first: when a node is reached, all that its results
-   were used for has contributed. Nothing recurses.
-3. A node's rule gives a gradient per operand. Where an operand was broadcast the gradient is summed
-   back here, so rules need not know. What a node saved is let go when it is done.
-4. Rules are written in operations on tensors. With `create_graph` these are recorded in turn, so
+2. The walk over nodes, the latest first, is native (bindings/walk.cpp). A node's rule gives a
+   gradient per operand; the walk sums it over what was broadcast, so rules need not know.
+3. Rules are written in operations on tensors. With `create_graph` these are recorded in turn, so
    gradients have gradients.
 """
 
@@ -16,9 +13,7 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ContextDecorator
 from types import TracebackType
@@ -38,14 +33,8 @@ Hook = Callable[["Tensor"], "Tensor | None"]
 # ---- modes --------------------------------------------------------------------------------------
 
 
-class _Mode(threading.local):
-    """Whether operations are recorded; each thread has its own."""
-
-    enabled = True
-
-
-MODE = _Mode()
-_ADD = _core.pointwise.op_number("add")
+#: Whether operations are recorded; each thread has its own.
+MODE = _core.Mode()
 
 
 class _Switch(ContextDecorator):
@@ -128,6 +117,7 @@ class Node(_core.NodeState):
         dtypes: tuple[Any, ...]
         count: int
         number: int
+        wanted: int
         hooks: dict[int, list[Hook]] | None
         _operands: tuple[Any, ...] | None
         _results: tuple[Any, ...] | None
@@ -178,143 +168,11 @@ class Node(_core.NodeState):
         tensor._index = index
         return tensor
 
-    def release(self) -> None:
-        """Let go of what was saved."""
-        self._operands = None
-        self._results = None
-        self._cells = None
-
     def __repr__(self) -> str:
         return f"<{self.op.name} backward>"
 
 
 # ---- the walk -----------------------------------------------------------------------------------
-
-
-class _Walk:
-    """One walk back: gradients that wait for their node, and where those of leaves go."""
-
-    def __init__(
-        self,
-        leaf: Callable[[Tensor, Tensor], None],
-        *,
-        retain: bool,
-        wanted: dict[tuple[Node, int], int] | None = None,
-        found: list[Any] | None = None,
-    ) -> None:
-        self._leaf = leaf
-        self._retain = retain
-        self._waiting: dict[Node, list[Any]] = {}
-        self._heap: list[tuple[int, Node]] = []
-        self._wanted = wanted or {}
-        self._found = found if found is not None else []
-        #: Gradients of leaves with hooks, which see the whole of it.
-        self._held: dict[int, tuple[Tensor, Tensor]] = {}
-        #: Nodes that lead to what is wanted; None: all.
-        self.leading: set[Node] | None = None
-
-    def add(self, edge: Edge, gradient: Tensor) -> None:
-        """Give a gradient to an operand."""
-        if not isinstance(edge, tuple):
-            if edge._hooks or edge._accumulated:
-                held = self._held.get(id(edge))
-                self._held[id(edge)] = edge, gradient if held is None else held[1] + gradient
-            else:
-                self._leaf(edge, gradient)
-            return
-        node, index = edge
-        if self.leading is not None and node not in self.leading:
-            return
-        waiting = self._waiting.get(node)
-        if waiting is None:
-            waiting = self._waiting[node] = [None] * node.count
-            heapq.heappush(self._heap, (-node.number, node))
-        before = waiting[index]
-        waiting[index] = gradient if before is None else before + gradient
-
-    def run(self) -> None:
-        """Visit nodes, the latest first, until none waits."""
-        while self._heap:
-            node = heapq.heappop(self._heap)[1]
-            gradients = self._waiting.pop(node)
-            if node.hooks:
-                for index, hooks in node.hooks.items():
-                    gradients[index] = hooked(gradients[index], hooks)
-            if self._wanted:
-                for index, gradient in enumerate(gradients):
-                    place = self._wanted.get((node, index))
-                    if place is not None:
-                        self._found[place] = gradient
-            found = node.op.vjp(node, *gradients)
-            if not isinstance(found, (tuple, list)):
-                found = (found,)
-            edges = node.edges
-            if len(found) != len(edges):
-                raise GradError(
-                    f"{node.op.name}: expected {len(edges)} gradients from its rule, "
-                    f"got {len(found)}"
-                )
-            for i, edge in enumerate(edges):
-                gradient = found[i]
-                if edge is not None and gradient is not None:
-                    self.add(edge, _fit(gradient, node.shapes[i], node.dtypes[i]))
-            if not self._retain:
-                node.release()
-        for leaf, gradient in self._held.values():
-            self._leaf(leaf, gradient)
-
-
-def hooked(gradient: Any, hooks: Iterable[Hook]) -> Any:
-    """Pass a gradient through hooks."""
-    for hook in list(hooks):
-        if gradient is not None:
-            changed = hook(gradient)
-            gradient = gradient if changed is None else changed
-    return gradient
-
-
-def _fit(gradient: Tensor, shape: tuple[int, ...], dtype: Any) -> Tensor:
-    """Sum a gradient over what was broadcast, in the operand's type."""
-    array = gradient._array
-    if array.shape != shape:
-        extra = len(array.shape) - len(shape)
-        dims = [
-            d
-            for d in range(len(array.shape))
-            if d < extra or (shape[d - extra] == 1 and array.shape[d] != 1)
-        ]
-        gradient = gradient.sum(dims, keepdim=True) if dims else gradient
-        gradient = gradient.reshape(shape)
-    return gradient if gradient._array.dtype is dtype else gradient.to(dtype)
-
-
-class _Accumulate:
-    """Adds gradients to the `grad` of leaves; no two of them share memory."""
-
-    def __init__(self, create_graph: bool) -> None:
-        self._create_graph = create_graph
-        self._given: dict[int, Any] = {}
-
-    def __call__(self, leaf: Tensor, gradient: Tensor) -> None:
-        gradient = hooked(gradient, leaf._hooks) if leaf._hooks else gradient
-        if self._create_graph:
-            leaf.grad = gradient if leaf.grad is None else leaf.grad + gradient
-        elif leaf.grad is None:
-            leaf.grad = self._own(gradient)
-        elif leaf.grad._node is not None or leaf.grad._array.shape != gradient._array.shape:
-            leaf.grad = leaf.grad + gradient
-        else:
-            own = leaf.grad
-            own._device.map2(_ADD, own._array, gradient._array, own._array)
-            own._changed()
-        for hook in leaf._accumulated or ():
-            hook(leaf)
-
-    def _own(self, gradient: Tensor) -> Tensor:
-        array = gradient._array
-        shared = id(array) in self._given or not gradient.is_contiguous() or gradient._is_view()
-        self._given[id(array)] = array
-        return gradient.clone() if shared else gradient.detach()
 
 
 def backward(
@@ -339,15 +197,7 @@ def backward(
     for each in _listed(inputs):
         if not each.is_leaf:
             raise GradError("backward: `inputs` must be leaves; tg.grad takes other tensors, too")
-    accumulate = _Accumulate(create_graph)
-    # The caller's own weights may not become somebody's `grad`.
-    accumulate._given.update({id(gradient._array): gradient._array for _, gradient in roots})
-
-    def leaf(tensor: Tensor, gradient: Tensor) -> None:
-        if only is None or id(tensor) in only:
-            accumulate(tensor, gradient)
-
-    _run(_Walk(leaf, retain=_retain(retain_graph, create_graph)), roots, create_graph)
+    _core.accumulate(roots, _retain(retain_graph, create_graph), create_graph, only)
 
 
 def grad(
@@ -369,16 +219,9 @@ def grad(
     found: list[Any] = [None] * len(targets)
     leaves = {id(each): place for place, each in enumerate(targets) if each._node is None}
     wanted = {(each._node, each._index): place for place, each in enumerate(targets) if each._node}
-
-    def leaf(tensor: Tensor, gradient: Tensor) -> None:
-        place = leaves.get(id(tensor))
-        if place is not None:
-            gradient = hooked(gradient, tensor._hooks) if tensor._hooks else gradient
-            found[place] = gradient if found[place] is None else found[place] + gradient
-
-    walk = _Walk(leaf, retain=_retain(retain_graph, create_graph), wanted=wanted, found=found)
-    walk.leading = _leading([edge for edge, _ in roots], leaves, {node for node, _ in wanted})
-    _run(walk, roots, create_graph)
+    leading = _leading([edge for edge, _ in roots], leaves, {node for node, _ in wanted})
+    retain = _retain(retain_graph, create_graph)
+    _core.collect(roots, retain, create_graph, leaves, wanted, found, leading)
     by_identity: dict[Any, Any] = {}
     for place, each in enumerate(targets):  # one that is named twice was found once
         key = id(each) if each._node is None else (each._node, each._index)
@@ -398,13 +241,6 @@ def grad(
 
 def _retain(retain_graph: bool | None, create_graph: bool) -> bool:
     return create_graph if retain_graph is None else retain_graph
-
-
-def _run(walk: _Walk, roots: list[tuple[Edge, Tensor]], create_graph: bool) -> None:
-    with set_grad_enabled(create_graph):
-        for edge, gradient in roots:
-            walk.add(edge, gradient)
-        walk.run()
 
 
 def _leading(edges: Iterable[Edge], leaves: dict[int, int], nodes: set[Node]) -> set[Node]:

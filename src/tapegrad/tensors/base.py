@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -198,9 +197,7 @@ class TensorBase(_core.TensorState):
 
     def _is_view(self) -> bool:
         """Tell whether it lies on memory that somebody else holds, too."""
-        base = self._array.base
-        alone = 3  # references: the array's, `base`, the argument
-        return isinstance(base, type(self._array)) and getrefcount(base) > alone
+        return _core.is_view(self._array)
 
     def _changed(self, recorded: bool = False) -> None:
         """Note a change in place; a recorded one ends the history that views were taken with."""

@@ -104,6 +104,9 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
     """Return a number as a tensor without dimensions on the device of another; tensors as is."""
     if isinstance(value, TensorBase):
         return value  # type: ignore[return-value]
+    place = like._device
+    if type(value) is float and like._array.dtype.kind == "f":
+        return wrap(place.from_numpy(np.array(value, like._array.dtype)), place)
     number = np.asarray(value)
     if number.dtype.kind not in "biuf":
         raise DTypeError(f"expected a number or a tensor, got {type(value).__name__}")
@@ -112,7 +115,6 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
         number = number.astype(kind)
     elif number.dtype.kind in "iu":
         number = number.astype(np.int64 if like._array.dtype.kind == "b" else like._array.dtype)
-    place = like._device
     return wrap(place.from_numpy(number), place)
 
 
@@ -131,8 +133,14 @@ def full(
     shape = _dims.shape("full", (size,) if isinstance(size, int) else (tuple(size),))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
     place = find_device(device if device is not None else "cpu")
+    return _filled(place, shape, kind, fill_value, requires_grad)
+
+
+def _filled(
+    place: Backend, shape: tuple[int, ...], kind: Any, value: Any, requires_grad: bool
+) -> Tensor:
     array = place.empty(shape, kind)
-    array.fill(fill_value)
+    array.fill(value)
     made = wrap(array, place)
     if requires_grad:
         made.requires_grad = True
@@ -141,14 +149,16 @@ def full(
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return zeros of this shape."""
-    shape = _dims.shape("zeros", size)
-    return full(shape, 0.0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
+    shape, kind = _dims.shape("zeros", size), as_dtype(dtype or float32).numpy
+    place = find_device(device if device is not None else "cpu")
+    return _filled(place, shape, kind, 0, requires_grad)
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Return ones of this shape."""
-    shape = _dims.shape("ones", size)
-    return full(shape, 1.0, dtype=dtype or float32, device=device, requires_grad=requires_grad)
+    shape, kind = _dims.shape("ones", size), as_dtype(dtype or float32).numpy
+    place = find_device(device if device is not None else "cpu")
+    return _filled(place, shape, kind, 1, requires_grad)
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -169,13 +179,9 @@ def full_like(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return one value everywhere, in the shape, type and device of another tensor."""
-    return full(
-        input.shape,
-        fill_value,
-        dtype=dtype or input.dtype,
-        device=device or input.device,
-        requires_grad=requires_grad,
-    )
+    kind = input._array.dtype if dtype is None else as_dtype(dtype).numpy
+    place = input._device if device is None else find_device(device)
+    return _filled(place, input._array.shape, kind, fill_value, requires_grad)
 
 
 def zeros_like(

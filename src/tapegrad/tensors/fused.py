@@ -30,23 +30,25 @@ Operand = Any
 class Fused:
     """A scalar program over the elements of tensors."""
 
+    #: Whether its gradient takes the result, too, behind the operands.
+    result_is_argument = False
+
     def __init__(self, name: str, inputs: Sequence[Var], outputs: Sequence[Var]) -> None:
         self.name = name
         self._inputs = list(inputs)
         self._outputs = list(outputs)
-        self._programs: dict[str, Any] = {}
-        self._gradients: dict[tuple[bool, ...], _Gradient] = {}
-        #: By the bits of operands that want a gradient: bits of operands and results to save.
+        self.programs: dict[str, Any] = {}
+        #: By the bits of operands that want a gradient; and bits of operands and results to save.
+        self._gradients: dict[int, _Gradient] = {}
         self.plans: dict[int, tuple[int, int]] = {}
 
     def __call__(self, *operands: Operand) -> tuple[Tensor, ...]:
         """Return a tensor per output of the program."""
-        device, name = _place(self.name, operands)
-        arrays = self._run(device, name, operands)
-        outs = tuple([wrap(each, device) for each in arrays])
-        if MODE.enabled and any(_wants_grad(x) for x in operands):
-            _core.record(self, self.plans, operands, outs, None, device, len(outs))
-        return outs
+        return _core.apply_program(self, operands)
+
+    def explain(self, operands: Sequence[Operand]) -> None:
+        """Raise for operands that have no common device."""
+        _place(self.name, operands)
 
     def into(self, operands: Sequence[Operand], results: Sequence[Tensor]) -> None:
         """Write the outputs into tensors that exist; nothing is recorded."""
@@ -57,28 +59,25 @@ class Fused:
                     f"{self.name}: a tensor that requires gradients is written in place only "
                     "within no_grad()"
                 )
-        self._run(device, name, operands, tuple([each._array for each in results]))
+        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
+        out = tuple([each._array for each in results])
+        device.map_program(self.program(name), arrays, out)
         for each in results:
             each._changed()
 
-    def _run(self, device: Backend, name: str, operands: Sequence[Operand], out: Any = None) -> Any:
-        arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
-        return device.map_program(self.program(name), arrays, out)
-
     def program(self, name: str) -> Any:
         """Return the compiled program for a number type."""
-        found = self._programs.get(name)
+        found = self.programs.get(name)
         if found is None:
             found = scalar.compile(self._outputs, inputs=self._inputs, dtype=name)
-            self._programs[name] = found
+            self.programs[name] = found
         return found
 
     # ---- gradients ------------------------------------------------------------------------------
 
     def plan(self, needs: int) -> tuple[int, int]:
         """Return which operands, and which results, the gradient looks at, as bits."""
-        wanted = tuple(bool(needs >> i & 1) for i in range(len(self._inputs)))
-        used = self.gradient(wanted).used
+        used = self.gradient(needs).used
         found = self.plans[needs] = self._split(sum(1 << i for i, use in enumerate(used) if use))
         return found
 
@@ -86,32 +85,32 @@ class Fused:
         """Split the gradient's inputs: operands, then weights; results are computed again."""
         return used & ((1 << len(self._inputs)) - 1), 0
 
-    def gradient(self, needs: tuple[bool, ...]) -> _Gradient:
+    def gradient(self, needs: int) -> _Gradient:
         """Return the program of the gradients by the operands that want one."""
         found = self._gradients.get(needs)
         if found is None:
-            found = self._gradients[needs] = self._derive(needs)
+            wanted = [bool(needs >> i & 1) for i in range(len(self._inputs))]
+            found = self._gradients[needs] = self._derive(wanted)
         return found
 
-    def _derive(self, needs: tuple[bool, ...]) -> _Gradient:
+    def _derive(self, needs: Sequence[bool]) -> _Gradient:
         graph = self._inputs[0].graph
-        weights = graph.inputs(len(self._outputs))
+        weights = list(graph.inputs(len(self._outputs)))
         total = scalar.dot(self._outputs, weights)
         wanted = [x for x, want in zip(self._inputs, needs, strict=True) if want]
-        return _Gradient(
-            f"{self.name}_vjp", self._inputs, list(weights), list(scalar.grad(total, wanted))
-        )
+        gradients = list(scalar.grad(total, wanted))
+        return _Gradient(f"{self.name}_vjp", [*self._inputs, *weights], gradients, needs)
 
     def vjp(self, node: Node, *weights: Tensor) -> Sequence[Any]:
         """Return the gradients by all operands."""
-        needs = tuple([edge is not None for edge in node.edges])
-        gradient = self.gradient(needs)
-        arguments = (*self._arguments(node), *_filled(weights))
-        found = gradient(*arguments) if MODE.enabled else gradient.quick(node.device, arguments)
-        if len(found) == len(needs):
-            return found
-        given = iter(found)
-        return [next(given) if want else None for want in needs]
+        gradient = self.gradient(node.wanted)
+        given = weights if len(weights) == 1 else _filled(weights)
+        if not MODE.enabled:
+            return _core.elementwise_gradient(
+                node, given, gradient.ways, gradient.rest, self.result_is_argument
+            )
+        found = iter(gradient(*self._arguments(node), *given))
+        return [next(found) if want else None for want in node.needs]
 
     def _arguments(self, node: Node) -> Sequence[Operand]:
         return [0.0 if x is None else x for x in node.inputs]
@@ -120,62 +119,49 @@ class Fused:
 class _Gradient(Fused):
     """The gradients of an operation, as functions of its operands and the results' weights.
 
-    Where nothing is recorded, an output that is an input is passed on, and one that is a single
-    operation on inputs runs by its number, without a program's slots; the others are a program.
+    Where nothing is recorded the walk runs it: an output that is an input is passed on, and one
+    that is a single operation on inputs runs by its number, without a program's slots; the others
+    are a program.
     """
 
     def __init__(
-        self, name: str, inputs: Sequence[Var], weights: Sequence[Var], outputs: Sequence[Var]
+        self, name: str, inputs: Sequence[Var], outputs: Sequence[Var], needs: Sequence[bool]
     ) -> None:
-        super().__init__(name, [*inputs, *weights], outputs)
+        super().__init__(name, inputs, outputs)
         places = {var.index: place for place, var in enumerate(self._inputs)}
-        self._ways = [_way(out, places) for out in outputs]
-        left = [out for out, way in zip(outputs, self._ways, strict=True) if way is None]
-        #: What takes a program; all of it is this one itself.
-        self._rest = self if len(left) == len(outputs) else Fused(name, self._inputs, left)
-        self._left = len(left)
+        given = iter([(out, _way(out, places)) for out in outputs])
+        listed = [next(given) if want else None for want in needs]
+        #: Per operand how its gradient is found, in the words of `_core.elementwise_gradient`.
+        self.ways = tuple(None if each is None else each[1] for each in listed)
+        left = [each[0] for each in listed if each is not None and each[1] == _BY_PROGRAM]
+        #: What takes a program, by number type; None: nothing does.
+        self.rest = Fused(name, self._inputs, left).program if left else None
 
     @cached_property
     def used(self) -> list[bool]:
         """Tell which inputs matter."""
         return [value is not None for value in self.program("float64").listing()["inputs"]]
 
-    def quick(self, device: Backend, operands: Sequence[Operand]) -> Sequence[Tensor]:
-        """Apply it to operands of one device and type; nothing is recorded."""
-        arrays = [x._array if isinstance(x, TensorBase) else x for x in operands]
-        rest: Any = ()
-        if self._left:
-            name = "float64" if arrays[-1].dtype.char == "d" else "float32"
-            rest = iter(device.map_program(self._rest.program(name), tuple(arrays)))
-        found = []
-        for way in self._ways:
-            if way is None:
-                found.append(wrap(next(rest), device))
-            elif isinstance(way, int):
-                found.append(operands[way])
-            else:
-                op, places = way
-                run = device.map1 if len(places) == 1 else device.map2
-                found.append(wrap(run(op, *[arrays[place] for place in places]), device))
-        return found
+
+#: Operations that run by their number.
+_DIRECT = ("mul", "neg", "div")
+_BY_PROGRAM = -1
 
 
 def _way(out: Var, places: dict[int, int]) -> Any:
-    """Return the input that an output is, or the operation on inputs; None if it is more."""
+    """Return the input that an output is, or the operation on inputs; else it takes a program."""
     if out.index in places:
         return places[out.index]
     operands = out.operands
     if out.op in _DIRECT and all(each.index in places for each in operands):
-        return pointwise.op_number(out.op), [places[each.index] for each in operands]
-    return None
-
-
-#: Operations that run by their number.
-_DIRECT = ("mul", "neg", "div")
+        return pointwise.op_number(out.op), *[places[each.index] for each in operands]
+    return _BY_PROGRAM
 
 
 class Elementwise(Fused):
     """An operation of the scalar table."""
+
+    result_is_argument = True
 
     def __init__(self, name: str, arity: int, doc: str) -> None:
         graph = Graph()
@@ -242,13 +228,13 @@ class Elementwise(Fused):
         """Split the gradient's inputs: operands, the result, its weight."""
         return used & ((1 << self.arity) - 1), used >> self.arity & 1
 
-    def _derive(self, needs: tuple[bool, ...]) -> _Gradient:
+    def _derive(self, needs: Sequence[bool]) -> _Gradient:
         graph = Graph()
         inputs = graph.inputs(self.arity)
         y, weight = graph.inputs(2)
         partials = pointwise.partials(self.number, inputs[0], inputs[-1], y)
         outputs = [_times(weight, d) for d, want in zip(partials, needs, strict=True) if want]
-        return _Gradient(f"{self.name}_vjp", [*inputs, y], [weight], outputs)
+        return _Gradient(f"{self.name}_vjp", [*inputs, y, weight], outputs, needs)
 
     def _arguments(self, node: Node) -> Sequence[Operand]:
         operands = [0.0 if x is None else x for x in node.inputs]
@@ -267,14 +253,12 @@ def _times(weight: Var, derivative: Var) -> Var:
     return scalar.masked_mul(weight, derivative)  # type: ignore[no-any-return]
 
 
-def _filled(weights: Sequence[Any]) -> Sequence[Tensor]:
+def _filled(weights: Sequence[Any]) -> tuple[Tensor, ...]:
     """Return weights with zeros for results that nobody used."""
-    if len(weights) == 1 or all(each is not None for each in weights):
-        return weights
     from tapegrad.tensors.creation import zeros_like
 
     given = next(each for each in weights if each is not None)
-    return [zeros_like(given) if each is None else each for each in weights]
+    return tuple(zeros_like(given) if each is None else each for each in weights)
 
 
 def _note(op: Elementwise, operands: tuple[Operand, ...], out: Tensor, device: Backend) -> None:
@@ -339,7 +323,7 @@ class FusedFunction:
                 f"got {len(operands)} operands"
             )
         if out is None:
-            found = self._fused(*operands)
+            found = _core.apply_program(self._fused, operands)
             return found[0] if self._single else found
         results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
         self._fused.into(operands, results)

@@ -189,7 +189,7 @@ class Tensor(TensorBase):
     @property
     def T(self) -> Tensor:  # noqa: N802  everybody's name
         """The dimensions in reverse order."""
-        return self.permute(tuple(range(self.ndim))[::-1])
+        return shape.reverse_dims(self)
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
@@ -232,7 +232,8 @@ class Tensor(TensorBase):
 
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
         """Bring the elements within bounds in place."""
-        return self.copy_(self.clamp(min, max))
+        before = self.clone() if self._requires_grad and MODE.enabled else self
+        return self.copy_(before.clamp(min, max))
 
     def copy_(self, source: Tensor) -> Tensor:
         """Write the elements of another tensor, broadcast, into this one."""

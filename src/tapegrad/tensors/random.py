@@ -6,6 +6,7 @@ computes it and on however many threads.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -89,10 +90,7 @@ def _drawn(
 ) -> Tensor:
     shape = _dims.shape(kernel, size)
     place = find_device(device if device is not None else "cpu")
-    count = 1
-    for each in shape:
-        count *= each
-    seed, offset = (generator or DEFAULT).take(count)
+    seed, offset = (generator or DEFAULT).take(math.prod(shape))
     array = place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options)
     found = wrap(array, place)
     if requires_grad:

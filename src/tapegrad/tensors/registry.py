@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.errors import DeviceError, DTypeError
-from tapegrad.tensors.autograd import MODE
 from tapegrad.tensors.base import TensorBase, wrap
 
 if TYPE_CHECKING:
@@ -53,10 +51,11 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Op:
+class Op(_core.OpState):
     """One operation: what it is, when it may be applied, its gradient, cost and samples.
 
-    Kernels are the backends': each has one under the operation's name.
+    Kernels are the backends': each has one under the operation's name. A call op(*tensors, **attrs)
+    is native: the rule, the kernel of the tensors' device, and a node if a gradient may be wanted.
     """
 
     name: str
@@ -80,14 +79,23 @@ class Op:
     differentiable: int = 1
     #: Whether the rule has nothing to check, and is asked for shapes alone.
     total: bool = False
+    #: Whether the result may lie on the memory of the operand: changes show in both.
+    view: bool = False
     #: How often it can be differentiated by its rule alone, for the tests.
     orders: int = 2
 
-    def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Any:
-        """Apply it, and record that if a gradient may be wanted."""
-        return _core.apply(self, inputs, attrs, MODE.enabled)
+    def __post_init__(self) -> None:
+        self._set_up(
+            self.name,
+            rule=None if self.total else self.rule,
+            vjp=self.vjp,
+            plans=self.plans,
+            results=self.results,
+            tied=self.differentiable,
+            view=self.view,
+        )
 
-    @cached_property
+    @property
     def plans(self) -> tuple[int, int]:
         """What a node saves, as bits of operands and of results."""
         return sum(1 << i for i in self.saves), sum(1 << i for i in self.keeps)

@@ -146,11 +146,12 @@ def conv2d(
         input, border = _named_padding(input, weight, padding, steps, spread)
     else:
         border = _dims.pair("conv2d", "padding", padding)
-    batch = input.unsqueeze(0) if input.ndim == 3 else input
+    single = input._array.ndim == 3
+    batch = input.unsqueeze(0) if single else input
     found: Tensor = _CONV2D(
         batch, weight, bias, stride=steps, padding=border, dilation=spread, groups=groups
     )
-    return found.squeeze(0) if input.ndim == 3 else found
+    return found.squeeze(0) if single else found
 
 
 def _named_padding(

@@ -147,11 +147,6 @@ def _whole_power(x: Tensor, exponent: int) -> Tensor:
     return found
 
 
-def _where_rule(c: Tensor, a: Tensor, b: Tensor) -> None:
-    if not isinstance(c, TensorBase):
-        raise DTypeError(f"where: expected a tensor as condition, got {type(c).__name__}")
-
-
 def _where_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
     condition = node.inputs[0]
     needs = node.needs
@@ -165,7 +160,8 @@ def _where_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
 _WHERE = define(
     name="where",
     doc="a where the condition holds, else b",
-    rule=_where_rule,
+    rule=lambda c, a, b: _dims.broadcast("where", c.shape, a.shape, b.shape),
+    total=True,
     vjp=_where_vjp,
     saves=(0,),
     cost=lambda c, a, b: moved(c.shape, c.shape, c.shape, c.shape),
@@ -176,11 +172,20 @@ _WHERE = define(
 
 def where(condition: Tensor, input: Any, other: Any) -> Tensor:
     """Return a where the condition holds, else b; what is not chosen gets no gradient."""
+    if not isinstance(input, TensorBase) or not isinstance(other, TensorBase):
+        input, other = _alike(condition, input, other)
+    found: Tensor = _WHERE(condition, input, other)
+    return found
+
+
+def _alike(condition: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
+    """Return numbers as tensors of the type of the other operand."""
     from tapegrad.tensors.creation import scalar_like
 
-    like: Any = next((x for x in (input, other) if isinstance(x, TensorBase)), condition)
-    found: Tensor = _WHERE(condition, scalar_like(input, like), scalar_like(other, like))
-    return found
+    like: Any = a if isinstance(a, TensorBase) else b if isinstance(b, TensorBase) else condition
+    if not isinstance(like, TensorBase):
+        raise DTypeError(f"where: expected a tensor as condition, got {type(like).__name__}")
+    return scalar_like(a, like), scalar_like(b, like)
 
 
 @composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))
@@ -200,6 +205,10 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
     if min is None and max is None:
         raise DTypeError("clamp: expected min, max or both, got neither")
+    if input.is_floating_point() and _is_real(min) and _is_real(max):
+        low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+        found: Tensor = _bounded(input, low, high)
+        return found
     if min is not None:
         input = where(lt(input, min), min, input)
     if max is not None:
@@ -255,6 +264,10 @@ def isfinite(input: Tensor) -> Tensor:
     return lt(abs(input), float("inf"))
 
 
+def _is_real(bound: Any) -> bool:
+    return bound is None or isinstance(bound, (int, float))
+
+
 @elementwise
 def _silu(x: Any) -> Any:
     return x * _core.functions.sigmoid(x)
@@ -275,6 +288,13 @@ def _sloped_relu(x: Any, slope: Any) -> Any:
 def _elu(x: Any, alpha: Any) -> Any:
     f = _core.functions
     return f.where(f.gt(x, 0.0), x, alpha * f.expm1(x))
+
+
+@elementwise
+def _bounded(x: Any, low: Any, high: Any) -> Any:
+    f = _core.functions
+    above = f.where(f.lt(x, low), low, x)
+    return f.where(f.gt(above, high), high, above)
 
 
 @elementwise

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.matmul import as_rows
-from tapegrad.tensors.ops.shape import view_of
 from tapegrad.tensors.registry import Draw, Op, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _PLACES = (np.array([[0, 2], [2, 0]]), slice(1, None))
 _SLICE = define(
     name="slice",
     total=True,
+    view=True,
     function=None,
     doc="x[...] by slices and whole numbers: a view",
     rule=lambda x, index: None,
@@ -46,7 +47,7 @@ _UNSLICE: Op = define(
     function=None,
     doc="zeros with x in the place of a slice",
     rule=lambda x, index, shape: shape,
-    vjp=lambda node, g: view_of(_SLICE, g, index=node.attrs["index"]),
+    vjp=lambda node, g: _SLICE(g, index=node.attrs["index"]),
     cost=_cost,
     samples=[Sample((2, 2), index=_SLICES, shape=(3, 4))],
 )
@@ -74,24 +75,24 @@ _PUT_ADD: Op = define(
 
 def getitem(input: Tensor, index: Any) -> Tensor:
     """Return x[index]: a view for slices and whole numbers, a copy for lists and masks."""
-    items, advanced = _plain(input, index)
+    items, op = plain_index(index), _SLICE
+    if items is None:
+        items, advanced = _plain(index)
+        op = _TAKE if advanced else _SLICE
     try:
-        if advanced:
-            found: Tensor = _TAKE(input, index=items)
-            return found
-        return view_of(_SLICE, input, index=items)
+        found: Tensor = op(input, index=items)
     except IndexError as error:
         raise IndexError(f"x[...]: {error}, shape {input.shape}") from None
+    return found
 
 
-def _plain(x: Tensor, index: Any) -> tuple[Any, bool]:
+def _plain(index: Any) -> tuple[Any, bool]:
     """Return an index in NumPy's words, and whether it is a list of places."""
     listed = index if isinstance(index, tuple) else (index,)
     items = tuple(_item(each) for each in listed)
     if builtins.any(isinstance(each, np.ndarray) for each in items):
         return items, True
-    # "..." keeps NumPy from making a number of a single element
-    return items if Ellipsis in items else (*items, Ellipsis), False
+    return plain_index(items), False
 
 
 def _item(each: Any) -> Any:
@@ -114,7 +115,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     """Write into x[index] in place."""
     from tapegrad.tensors.creation import scalar_like
 
-    items, _ = _plain(input, index)
+    items, _ = _plain(index)
     source = scalar_like(value, input)
     common_device("x[...] = y", (input, source))
     if input._requires_grad or source._requires_grad:
@@ -173,12 +174,12 @@ def _check_index(op: str, index: Tensor) -> None:
 
 def _along_rule(op: str, x: Tensor, index: Tensor, dim: int) -> None:
     _check_index(op, index)
-    if index.ndim != x.ndim or builtins.any(
-        i > s for d, (i, s) in enumerate(zip(index.shape, x.shape, strict=True)) if d != dim
-    ):
+    have, places = x._array.shape, index._array.shape
+    larger = [d for d, (i, s) in enumerate(zip(places, have, strict=False)) if i > s and d != dim]
+    if len(places) != len(have) or larger:
         raise ShapeError(
-            f"{op}: expected an index with the dimensions of shape {x.shape}, none larger but "
-            f"{dim}, got {index.shape}"
+            f"{op}: expected an index with the dimensions of shape {have}, none larger but "
+            f"{dim}, got {places}"
         )
 
 

@@ -1,4 +1,4 @@
-"""Losses, written in operations."""
+"""Losses, most of them written in operations."""
 
 # Arguments come in PyTorch's order.
 # ruff: noqa: PLR0917
@@ -7,26 +7,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tapegrad.errors import OptionError, ShapeError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.ops.index import gather
+from tapegrad.tensors.ops.index import gather, put_along
 from tapegrad.tensors.ops.softmax import log_softmax
-from tapegrad.tensors.registry import Draw, Sample
+from tapegrad.tensors.registry import Draw, Sample, define, moved, raw
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
+def _check_reduction(reduction: str) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise OptionError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
+
+
 def _reduced(loss: Tensor, reduction: str) -> Tensor:
-    if reduction == "mean":
-        return loss.mean()
-    if reduction == "sum":
-        return loss.sum()
+    _check_reduction(reduction)
     if reduction == "none":
         return loss
-    raise OptionError(f"reduction: expected 'mean', 'sum' or 'none', got {reduction!r}")
+    return loss.mean() if reduction == "mean" else loss.sum()
 
 
 def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
@@ -34,13 +37,78 @@ def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
         raise ShapeError(f"{op}: expected a target of shape {x.shape}, got {target.shape}")
 
 
-@composite(
-    Sample((4, 3), Draw((4,), 0, 3, "int64")),
-    Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2, grad=False), ignore_index=1),
-    Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none"),
-    Sample((3,), Draw((), 0, 3, "int64"), reduction="sum"),
+def _nll_rule(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    dim: int,
+    ignore_index: int,
+    reduction: str,
+) -> None:
+    have, classes = x._array.shape, target._array.shape
+    if not have or classes != have[:dim] + have[dim + 1 :]:
+        raise ShapeError(
+            f"nll_loss: expected input (N, C, ...) and target (N, ...), got {have} and {classes}"
+        )
+    kind = x._array.dtype
+    if kind.kind != "f" or target._array.dtype.kind != "i":
+        raise DTypeError(
+            f"nll_loss: expected floating point input and whole numbers as target, "
+            f"got {x.dtype} and {target.dtype}"
+        )
+    if weight is not None and (weight._array.dtype != kind or weight.shape != (have[dim],)):
+        raise ShapeError(
+            f"nll_loss: expected weight of shape {(have[dim],)} and type {x.dtype}, "
+            f"got {weight.shape} and {weight.dtype}"
+        )
+    _check_reduction(reduction)
+
+
+def _nll_vjp(node: Node, g: Tensor, _: Any = None) -> tuple[Any, ...]:
+    if MODE.enabled or node.needs[2]:
+        return _nll_gradients(node, g)
+    (_, target, weight), total = node.inputs, node.outputs[1]
+    found = raw("nll_loss_backward", g, target, weight, total, shape=node.shapes[0], **node.attrs)
+    return found, None, None
+
+
+def _nll_gradients(node: Node, g: Tensor) -> tuple[Any, ...]:
+    """Return the gradients by scores and weights, in operations."""
+    x, target, weight = node.inputs
+    dim, mean = node.attrs["dim"], node.attrs["reduction"] == "mean"
+    counted = target != node.attrs["ignore_index"]
+    known = _e.where(counted, target, 0)
+    ones = counted.to(g.dtype)
+    factors = ones if weight is None else ones * weight[known]
+    g = g / factors.sum() if mean else g
+    places = known.unsqueeze(dim)
+    by_x = put_along(node.shapes[0], dim, places, (-factors * g).unsqueeze(dim))
+    if not node.needs[2]:
+        return by_x, None, None
+    losses = _e.where(counted, -gather(x, dim, places).squeeze(dim), 0.0)
+    above = losses - (losses * factors).sum() / factors.sum() if mean else losses
+    return by_x, None, put_along(node.shapes[2], 0, known.flatten(), (ones * above * g).flatten())
+
+
+_NLL = define(
+    name="nll_loss",
+    doc="minus the log-probabilities of classes, and the sum of the weights of these",
+    rule=_nll_rule,
+    vjp=_nll_vjp,
+    saves=(0, 1, 2),
+    keeps=(1,),
+    results=2,
+    cost=lambda x, target, weight=None, **_: moved(target.shape, target.shape),
+    samples=[
+        Sample((4, 3), Draw((4,), 0, 3, "int64")),
+        Sample((4, 3), Draw((4,), 0, 3, "int64"), Draw((3,), 0.5, 2, grad=False), ignore_index=1),
+        Sample((2, 3, 4), Draw((2, 4), 0, 3, "int64"), reduction="none"),
+        Sample((3,), Draw((), 0, 3, "int64"), reduction="sum"),
+    ],
     benchmark="nll_loss",
 )
+
+
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -49,20 +117,11 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Return minus the log-probabilities x (N, C, ...) of the target classes (N, ...)."""
-    classes = 1 if input.ndim > 1 else 0
-    if target.shape != (*input.shape[:classes], *input.shape[classes + 1 :]):
-        raise ShapeError(
-            f"nll_loss: expected input (N, C, ...) and target (N, ...), got {input.shape} "
-            f"and {target.shape}"
-        )
-    counted = target != ignore_index
-    known = _e.where(counted, target, 0)
-    picked = -gather(input, classes, known.unsqueeze(classes)).squeeze(classes)
-    factors = counted.to(input.dtype)
-    if weight is not None:
-        factors = factors * weight[known]
-    loss = _e.where(counted, picked, 0.0) * factors
-    return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
+    dim = 1 if input._array.ndim > 1 else 0
+    found: Tensor = _NLL(
+        input, target, weight, dim=dim, ignore_index=ignore_index, reduction=reduction
+    )[0]
+    return found
 
 
 @composite(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.ops.shape import in_shape
 from tapegrad.tensors.registry import Cost, Sample, define
 
 if TYPE_CHECKING:
@@ -18,21 +19,28 @@ if TYPE_CHECKING:
 
 def _check_types(op: str, *tensors: Tensor | None) -> None:
     types = {x._array.dtype for x in tensors if x is not None}
-    if len(types) > 1 or any(each.kind != "f" for each in types):
+    if len(types) > 1 or next(iter(types)).kind != "f":
         names = ", ".join(sorted(str(each) for each in types))
         raise DTypeError(f"{op}: expected tensors of one floating point type, got {names}")
 
 
 def as_rows(x: Tensor) -> Tensor:
     """Return x as one matrix: all of its last dimensions below each other."""
-    return x.reshape((math.prod(x.shape[:-1]), x.shape[-1]))
+    have = x._array.shape
+    return in_shape(x, (math.prod(have[:-1]), have[-1]))
+
+
+def _is_plain(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
+    """Tell whether operands are matrices, stacks of equal size, or a stack and one matrix."""
+    return len(y) == 2 <= len(x) or (len(x) == len(y) > 2 and x[:-2] == y[:-2])
 
 
 def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
     x, y = a._array.shape, b._array.shape
-    if len(x) != len(y) or x[-1] != y[-2] or x[:-2] != y[:-2]:
+    if not _is_plain(x, y) or x[-1] != y[-2]:
         raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
-    if a._array.dtype != b._array.dtype or a._array.dtype.kind != "f":
+    kind = a._array.dtype
+    if kind is not b._array.dtype or kind.kind != "f":
         _check_types("matmul", a, b)
     return (*x[:-1], y[-1])
 
@@ -40,9 +48,10 @@ def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
 def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     a, b = node.inputs
     needs = node.needs
+    left, right = (a, g) if b._array.ndim > 2 else (as_rows(a), as_rows(g))
     return (
         matmul(g, b.transpose(-1, -2)) if needs[0] else None,
-        matmul(a.transpose(-1, -2), g) if needs[1] else None,
+        matmul(left.transpose(-1, -2), right) if needs[1] else None,
     )
 
 
@@ -73,34 +82,28 @@ _MATMUL = define(
 
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Return the product of vectors, matrices or stacks of matrices, which broadcast."""
-    if input._array.ndim == other._array.ndim == 2:
+    x, y = input._array.shape, other._array.shape
+    if _is_plain(x, y):
         plain: Tensor = _MATMUL(input, other)
         return plain
-    if not input.ndim or not other.ndim:
+    if not x or not y:
         raise ShapeError("matmul: expected at least one dimension; use * for numbers")
-    first = input.reshape((1, -1)) if input.ndim == 1 else input
-    second = other.reshape((-1, 1)) if other.ndim == 1 else other
-    if first.shape[-1] != second.shape[-2]:
-        raise ShapeError(f"matmul: shapes {input.shape} and {other.shape} do not fit")
-    found = _stacked(first, second)
-    if input.ndim == 1:
-        found = found.squeeze(-2)
-    return found.squeeze(-1) if other.ndim == 1 else found
-
-
-def _stacked(a: Tensor, b: Tensor) -> Tensor:
-    if b.ndim == 2 and a.ndim > 2:  # one matrix for all: a single product
-        flat: Tensor = _MATMUL(as_rows(a), b)
-        return flat.reshape((*a.shape[:-1], b.shape[-1]))
-    batch = _dims.broadcast("matmul", a.shape[:-2], b.shape[:-2])
-    found: Tensor = _MATMUL(a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:])))
-    return found
+    if x[-1] != y[-2 if len(y) > 1 else 0]:
+        raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
+    if len(y) <= 2:
+        flat = _MATMUL(as_rows(input), other if len(y) == 2 else in_shape(other, (y[0], 1)))
+        return in_shape(flat, x[:-1] + y[1:])
+    rows = x if len(x) > 1 else (1, x[0])
+    batch = _dims.broadcast("matmul", rows[:-2], y[:-2])
+    stack = in_shape(input, rows).expand(*batch, *rows[-2:])
+    found: Tensor = _MATMUL(stack, other.expand(*batch, *y[-2:]))
+    return found if len(x) > 1 else found.squeeze(-2)
 
 
 @composite(Sample((3, 4), (4, 5)))
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the product of two matrices."""
-    if input.ndim != 2 or mat2.ndim != 2:
+    if not input._array.ndim == mat2._array.ndim == 2:
         raise ShapeError(f"mm: expected two matrices, got {input.shape} and {mat2.shape}")
     return matmul(input, mat2)
 
@@ -108,11 +111,12 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 @composite(Sample((2, 3, 4), (2, 4, 5)), benchmark="bmm")
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the products of two stacks of matrices."""
-    if input.ndim != 3 or mat2.ndim != 3:
+    if not input._array.ndim == mat2._array.ndim == 3:
         raise ShapeError(
             f"bmm: expected two stacks of matrices, got {input.shape} and {mat2.shape}"
         )
-    return matmul(input, mat2)
+    found: Tensor = _MATMUL(input, mat2)
+    return found
 
 
 def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
@@ -186,8 +190,8 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         if len(operands) == 1 and isinstance(operands[0], (list, tuple))
         else list(operands)
     )
-    terms, result = _parse(equation, tensors)
-    pairs = [_diagonal(x, term) for x, term in zip(tensors, terms, strict=True)]
+    terms, result = _parse(equation, tuple([x._array.ndim for x in tensors]))
+    pairs = [_diagonal(x, list(term)) for x, term in zip(tensors, terms, strict=True)]
     x, letters = pairs[0]
     for k, (y, others) in enumerate(pairs[1:], 1):
         later = set(result).union(*[set(each[1]) for each in pairs[k + 1 :]])
@@ -195,31 +199,31 @@ def einsum(equation: str, *operands: Any) -> Tensor:
     gone = [d for d, letter in enumerate(letters) if letter not in result]
     x = x.sum(gone) if gone else x
     left = [letter for letter in letters if letter in result]
-    return x.permute([left.index(letter) for letter in result]) if result else x
+    return x if left == result else x.permute([left.index(letter) for letter in result])
 
 
-def _parse(equation: str, tensors: Sequence[Tensor]) -> tuple[list[list[str]], list[str]]:
+@lru_cache(maxsize=256)
+def _parse(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], list[str]]:
+    """Return the letters of operands with so many dimensions, and of the result."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
-    if len(terms) != len(tensors):
-        raise ShapeError(f"einsum: {equation!r} names {len(terms)} operands, got {len(tensors)}")
+    if len(terms) != len(ndims):
+        raise ShapeError(f"einsum: {equation!r} names {len(terms)} operands, got {len(ndims)}")
     hidden = max(
-        (
-            x.ndim - len(t.replace("...", ""))
-            for x, t in zip(tensors, terms, strict=True)
-            if "..." in t
-        ),
+        (n - len(t.replace("...", "")) for n, t in zip(ndims, terms, strict=True) if "..." in t),
         default=0,
     )
     names = [chr(0x100 + i) for i in range(hidden)]  # letters for what ... stands for
     spelled = []
-    for x, term in zip(tensors, terms, strict=True):
-        count = x.ndim - len(term.replace("...", ""))
+    for place, (ndim, term) in enumerate(zip(ndims, terms, strict=True)):
+        count = ndim - len(term.replace("...", ""))
         filled = term.replace("...", "".join(names[hidden - count :] if count > 0 else []))
-        if len(filled) != x.ndim or (count and "..." not in term):
-            raise ShapeError(f"einsum: {term!r} does not name the dimensions of shape {x.shape}")
-        spelled.append(list(filled))
+        if len(filled) != ndim or (count and "..." not in term):
+            raise ShapeError(
+                f"einsum: {term!r} does not name the {ndim} dimensions of operand {place}"
+            )
+        spelled.append(filled)
     every = [letter for term in spelled for letter in term]
     if arrow:
         result = list(right.replace("...", "".join(names)))
@@ -236,6 +240,8 @@ def _diagonal(x: Tensor, letters: list[str]) -> tuple[Tensor, list[str]]:
     """Take the diagonal where a letter stands twice in one term."""
     from tapegrad.tensors.creation import arange
 
+    if len(set(letters)) == len(letters):
+        return x, letters
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
             first = letters.index(letter)
@@ -269,12 +275,14 @@ def _contract(
     columns = [letter for letter in second if letter not in first]
 
     def shaped(x: Tensor, letters: list[str], *groups: list[str]) -> Tensor:
-        order = [letters.index(letter) for group in groups for letter in group]
-        moved = x.permute(order).expand([sizes[letters[d]] for d in order])
-        return moved.reshape([math.prod(sizes[letter] for letter in group) for group in groups])
+        wanted = [letter for group in groups for letter in group]
+        moved = x if wanted == letters else x.permute([letters.index(each) for each in wanted])
+        whole = moved.expand([sizes[letter] for letter in wanted])
+        return whole.reshape([math.prod([sizes[each] for each in group]) for group in groups])
 
+    stacked = [batch] if batch else []
     product: Tensor = _MATMUL(
-        shaped(a, first, batch, rows, summed), shaped(b, second, batch, summed, columns)
+        shaped(a, first, *stacked, rows, summed), shaped(b, second, *stacked, summed, columns)
     )
     letters = [*batch, *rows, *columns]
     return product.reshape([sizes[letter] for letter in letters]), letters

@@ -39,18 +39,17 @@ def _rule(
     dilation: tuple[int, int] = (1, 1),
     **_: Any,
 ) -> tuple[int, ...]:
-    if x.ndim != 4:
-        raise ShapeError(f"pooling: expected images (N, C, H, W) or (C, H, W), got {x.shape}")
-    for k, p in zip(kernel, padding, strict=True):
+    have = x._array.shape
+    if len(have) != 4:
+        raise ShapeError(f"pooling: expected images (N, C, H, W) or (C, H, W), got {have}")
+    sizes = list(have)
+    for d, (k, s, p, step) in enumerate(zip(kernel, stride, padding, dilation, strict=True), 2):
         if 2 * p > k:
             raise ShapeError(f"pooling: padding {p} is more than half the kernel {k}")
-    sizes = [
-        pooled_size(x.shape[2 + d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
-        for d in (0, 1)
-    ]
-    if min(sizes) < 1:
-        raise ShapeError(f"pooling: kernel {kernel} does not fit into images of {x.shape[2:]}")
-    return (*x.shape[:2], *sizes)
+        sizes[d] = pooled_size(have[d], k, s, p, step, ceil_mode)
+        if sizes[d] < 1:
+            raise ShapeError(f"pooling: kernel {kernel} does not fit into images of {have[2:]}")
+    return tuple(sizes)
 
 
 def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:
@@ -139,7 +138,7 @@ _ADAPTIVE_BACK: Op = define(
 
 
 def _batched(x: Tensor) -> Tensor:
-    return x.unsqueeze(0) if x.ndim == 3 else x
+    return x.unsqueeze(0) if x._array.ndim == 3 else x
 
 
 def max_pool2d(
@@ -161,7 +160,7 @@ def max_pool2d(
         dilation=_dims.pair("max_pool2d", "dilation", dilation, 1),
         ceil_mode=ceil_mode,
     )
-    if input.ndim == 3:
+    if input._array.ndim == 3:
         values, places = values.squeeze(0), places.squeeze(0)
     return (values, places) if return_indices else values
 
@@ -184,7 +183,7 @@ def avg_pool2d(
         ceil_mode=ceil_mode,
         count_include_pad=count_include_pad,
     )
-    return found.squeeze(0) if input.ndim == 3 else found
+    return found.squeeze(0) if input._array.ndim == 3 else found
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
@@ -198,7 +197,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     found: Tensor = _ADAPTIVE(
         _batched(input), size=_dims.pair("adaptive_avg_pool2d", "output_size", sizes, 1)
     )
-    return found.squeeze(0) if input.ndim == 3 else found
+    return found.squeeze(0) if input._array.ndim == 3 else found
 
 
 __all__ = ["adaptive_avg_pool2d", "avg_pool2d", "max_pool2d"]

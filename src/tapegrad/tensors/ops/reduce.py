@@ -141,7 +141,9 @@ _AMAX, _AMIN = [
 def _picked(node: Node, g: Tensor, _: Any = None) -> Tensor:
     from tapegrad.tensors.ops.index import put_along
 
-    return put_along(node.shapes[0], node.attrs["dim"], node.outputs[1], g)
+    dim, shape = node.attrs["dim"], node.shapes[0]
+    one = (*shape[:dim], 1, *shape[dim + 1 :]) if shape else ()
+    return put_along(shape, dim, node.outputs[1].reshape(one), g.reshape(one))
 
 
 _MAX_DIM, _MIN_DIM = [
@@ -149,7 +151,8 @@ _MAX_DIM, _MIN_DIM = [
         name=f"{name}_dim",
         function=name,
         doc=f"the {word} along one dimension, and where it is",
-        rule=lambda x, dim: _dims.reduced(x.shape, (dim,), True),
+        rule=lambda x, dim, keepdim: _dims.reduced(x.shape, (dim,), keepdim),
+        total=True,
         vjp=_picked,
         keeps=(1,),
         results=2,
@@ -208,14 +211,17 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the mean over dimensions, of all elements if none is named."""
     input = input if dtype is None else input.to(dtype)
-    if not input.is_floating_point():
-        raise DTypeError(
-            f"mean: expected a floating point tensor, got {input.dtype}; use x.to(float)"
-        )
-    dims = _dims.several("mean", dim, input.ndim)
+    _check_floating("mean", input)
+    have = input._array.shape
+    dims = _dims.several("mean", dim, len(have))
     total: Tensor = _SUM(input, dims=dims, keepdim=keepdim)
-    count = math.prod(input.shape[d] for d in dims)
-    return total / count if count else total * float("nan")
+    count = math.prod([have[d] for d in dims])
+    return total / count if count else total * math.nan
+
+
+def _check_floating(op: str, x: Tensor) -> None:
+    if x._array.dtype.kind != "f":
+        raise DTypeError(f"{op}: expected a floating point tensor, got {x.dtype}; use x.to(float)")
 
 
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -224,12 +230,31 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return found
 
 
-@composite(
-    *_SAMPLES[:4],
-    Sample((3, 4), dim=1, unbiased=False),
-    Sample((3, 4), dim=0, correction=2),
+def _var_vjp(node: Node, g: Tensor) -> Tensor:
+    x, dims = node.inputs[0], node.attrs["dims"]
+    count = math.prod([node.shapes[0][d] for d in dims]) - node.attrs["correction"]
+    slope = 2 / count if count > 0 else math.nan
+    found: Tensor = _spread(node, g) * slope * (x - mean(x, dims, keepdim=True))
+    return found
+
+
+_VAR = define(
+    name="var",
+    doc="the variance over dimensions",
+    rule=lambda x, dims, keepdim, correction: _dims.reduced(x.shape, dims, keepdim),
+    total=True,
+    vjp=_var_vjp,
+    saves=(0,),
+    cost=_cost,
+    samples=[
+        *_SAMPLES[:4],
+        Sample((3, 4), dim=1, unbiased=False),
+        Sample((3, 4), dim=0, correction=2),
+    ],
     benchmark="var",
 )
+
+
 def var(
     input: Tensor,
     dim: Any = None,
@@ -239,12 +264,11 @@ def var(
     correction: Any = None,
 ) -> Tensor:
     """Return the variance over dimensions; `correction` is taken from the number of elements."""
-    dims = _dims.several("var", dim, input.ndim)
-    less = (1 if unbiased else 0) if correction is None else correction
-    deviation = input - mean(input, dims, keepdim=True)
-    total: Tensor = _SUM(deviation * deviation, dims=dims, keepdim=keepdim)
-    count = math.prod(input.shape[d] for d in dims) - less
-    return total / count if count > 0 else total * float("nan")
+    _check_floating("var", input)
+    dims = _dims.several("var", dim, input._array.ndim)
+    less = int(unbiased) if correction is None else correction
+    found: Tensor = _VAR(input, dims=dims, keepdim=keepdim, correction=less)
+    return found
 
 
 @composite(*_SAMPLES[:4], Sample((3, 4), dim=1, correction=0))
@@ -278,8 +302,9 @@ def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 
 def _filled(op: str, x: Tensor, dims: tuple[int, ...]) -> tuple[int, ...]:
     """Return dimensions if there is something to choose from along them."""
-    if not math.prod(x.shape[d] for d in dims if d < x.ndim):
-        raise ShapeError(f"{op}: expected at least one element to choose, got shape {x.shape}")
+    have = x._array.shape
+    if 0 in have and not math.prod([have[d] for d in dims]):
+        raise ShapeError(f"{op}: expected at least one element to choose, got shape {have}")
     return dims
 
 
@@ -290,9 +315,7 @@ def _extreme(
         return whole(x)
     place = _dims.one(name, dim, x.ndim)
     _filled(name, x, (place,))
-    values, indices = op(x, dim=place)
-    shape = _dims.reduced(x.shape, (place,), keepdim)
-    return Extreme(values.reshape(shape), indices.reshape(shape))
+    return Extreme(*op(x, dim=place, keepdim=keepdim))
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
@@ -318,12 +341,12 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
         _filled(name, x, tuple(range(x.ndim)))
-        found: Tensor = op(x.detach().reshape((-1,)), dim=0)[1].reshape(())
+        found: Tensor = op(x.detach().reshape(-1), dim=0, keepdim=False)[1]
         return found.reshape((1,) * x.ndim) if keepdim else found
     place = _dims.one(name, dim, x.ndim)
     _filled(name, x, (place,))
-    indices: Tensor = op(x.detach(), dim=place)[1]
-    return indices.reshape(_dims.reduced(x.shape, (place,), keepdim))
+    indices: Tensor = op(x.detach(), dim=place, keepdim=keepdim)[1]
+    return indices
 
 
 @composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmax")

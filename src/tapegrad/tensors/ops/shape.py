@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Op, Sample, define, moved
+from tapegrad.tensors.registry import Cost, Sample, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -20,20 +19,12 @@ if TYPE_CHECKING:
 _FREE = Cost(0, 0)
 
 
-def view_of(op: Op, x: Tensor, **attrs: Any) -> Tensor:
-    """Apply an operation whose result may lie on the same memory: changes show in both."""
-    found: Tensor = op(x, **attrs)
-    if found._is_view():
-        cell = found._cell = x._version_cell()
-        found._seen = cell[1]
-    return found
-
-
 # ---- views --------------------------------------------------------------------------------------
 
 _RESHAPE = define(
     name="reshape",
     total=True,
+    view=True,
     doc="the same elements in another shape",
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g.reshape(node.shapes[0]),
@@ -49,24 +40,13 @@ _RESHAPE = define(
 
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
-    wanted = _dims.sizes("reshape", shape)
-    if wanted == input._array.shape:
-        return input
-    return view_of(_RESHAPE, input, shape=_full(input, wanted))
+    return in_shape(input, _dims.reshaped(input._array.shape, shape))
 
 
-def _full(x: Tensor, wanted: tuple[int, ...]) -> tuple[int, ...]:
-    count = x._array.size
-    if math.prod(wanted) == count and min(wanted, default=0) >= 0:
-        return wanted
-    known = math.prod(size for size in wanted if size != -1)
-    unknown = wanted.count(-1)
-    if unknown > 1 or any(size < -1 for size in wanted):
-        raise ShapeError(f"reshape: expected sizes and at most one -1, got {wanted}")
-    fits = (known and count % known == 0) if unknown else known == count
-    if not fits:
-        raise ShapeError(f"reshape: shape {x.shape} has {count} elements and does not fit {wanted}")
-    return tuple(count // known if size == -1 else size for size in wanted)
+def in_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return x in a whole shape that has its number of elements."""
+    found: Tensor = x if shape == x._array.shape else _RESHAPE(x, shape=shape)
+    return found
 
 
 @composite(Sample((3, 4), shape=(3, 2, 2)))
@@ -83,18 +63,13 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 @composite(Sample((2, 3, 4)), Sample((2, 3, 4), start_dim=1), Sample(()))
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Return x with the dimensions from start to end as one."""
-    first, last = (_dims.one("flatten", d, input.ndim) for d in (start_dim, end_dim))
-    if first > last:
-        raise ShapeError(f"flatten: expected start_dim before end_dim, got {start_dim}, {end_dim}")
-    if input.ndim == 0:
-        return reshape(input, (1,))
-    size = math.prod(input.shape[first : last + 1])
-    return reshape(input, (*input.shape[:first], size, *input.shape[last + 1 :]))
+    return in_shape(input, _dims.flattened(input._array.shape, start_dim, end_dim))
 
 
 _PERMUTE = define(
     name="permute",
     total=True,
+    view=True,
     doc="the dimensions in another order",
     rule=lambda x, order: tuple(x.shape[d] for d in order),
     vjp=lambda node, g: permute(g, [node.attrs["order"].index(d) for d in range(g.ndim)]),
@@ -106,26 +81,28 @@ _PERMUTE = define(
 
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Return a view with the dimensions in another order."""
-    order = tuple(_dims.one("permute", d, input.ndim) for d in _dims.sizes("permute", dims))
-    if sorted(order) != list(range(input.ndim)):
-        raise ShapeError(f"permute: expected each of {input.ndim} dimensions once, got {order}")
-    return view_of(_PERMUTE, input, order=order)
+    found: Tensor = _PERMUTE(input, order=_dims.order("permute", dims, input._array.ndim))
+    return found
+
+
+def reverse_dims(x: Tensor) -> Tensor:
+    """Return a view with the dimensions in reverse order."""
+    found: Tensor = _PERMUTE(x, order=tuple(range(x._array.ndim - 1, -1, -1)))
+    return found
 
 
 @composite(Sample((2, 3, 4), dim0=0, dim1=-1), benchmark="transpose")
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return a view with two dimensions exchanged."""
-    order = list(range(input.ndim))
-    first, second = (_dims.one("transpose", d, input.ndim) for d in (dim0, dim1))
-    if not order:
-        return input
-    order[first], order[second] = second, first
-    return view_of(_PERMUTE, input, order=tuple(order))
+    order = _dims.exchanged("transpose", dim0, dim1, input._array.ndim)
+    found: Tensor = _PERMUTE(input, order=order) if order else input
+    return found
 
 
 _EXPAND = define(
     name="expand",
     total=True,
+    view=True,
     doc="dimensions of one element repeated, without a copy",
     rule=lambda x, shape: shape,
     vjp=lambda node, g: g,  # the walk sums over what was expanded
@@ -136,34 +113,28 @@ _EXPAND = define(
 
 def expand(input: Tensor, *size: Any) -> Tensor:
     """Return a view with dimensions of one element repeated; -1 keeps a size."""
-    wanted = _dims.sizes("expand", size)
-    extra = len(wanted) - input.ndim
-    if extra < 0:
-        raise ShapeError(f"expand: expected at least {input.ndim} sizes, got {wanted}")
-    full = tuple(
-        input.shape[d - extra] if size == -1 and d >= extra else size
-        for d, size in enumerate(wanted)
-    )
-    for d, have in enumerate(input.shape):
-        if have not in (1, full[d + extra]):
-            raise ShapeError(f"expand: shape {input.shape} does not expand to {wanted}")
-    if any(each < 0 for each in full):
-        raise ShapeError(f"expand: expected sizes of at least 0, got {wanted}")
-    return input if full == input.shape else view_of(_EXPAND, input, shape=full)
+    have = input._array.shape
+    wanted = _dims.expanded(have, size)
+    found: Tensor = input if wanted == have else _EXPAND(input, shape=wanted)
+    return found
 
 
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
-    dims = _dims.several("squeeze", dim, input.ndim)
-    return reshape(input, tuple(s for d, s in enumerate(input.shape) if d not in dims or s != 1))
+    have = input._array.shape
+    if dim is None:
+        return in_shape(input, tuple([size for size in have if size != 1]))
+    dims = _dims.several("squeeze", dim, len(have))
+    return in_shape(input, tuple([s for d, s in enumerate(have) if d not in dims or s != 1]))
 
 
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Return a view with a dimension of one element more."""
-    place = _dims.one("unsqueeze", dim, input.ndim + 1)
-    return reshape(input, (*input.shape[:place], 1, *input.shape[place:]))
+    have = input._array.shape
+    place = _dims.one("unsqueeze", dim, len(have) + 1)
+    return in_shape(input, (*have[:place], 1, *have[place:]))
 
 
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
@@ -226,8 +197,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @composite(Sample((2, 3)), Sample((2, 3), dim=1))
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
-    place = _dims.one("unbind", dim, input.ndim)
-    return tuple(input[(*[slice(None)] * place, i)] for i in range(input.shape[place]))
+    have = input._array.shape
+    place = _dims.one("unbind", dim, len(have))
+    before = (slice(None),) * place
+    return tuple([input[(*before, i)] for i in range(have[place])])
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
@@ -289,15 +262,17 @@ def _cat_vjp(node: Node, g: Tensor) -> tuple[Tensor, ...]:
 
 
 def _cat_rule(*tensors: Tensor, dim: int) -> None:
-    first = tensors[0]
-    for each in tensors[1:]:
-        fits = each.ndim == first.ndim and all(
-            a == b for d, (a, b) in enumerate(zip(each.shape, first.shape, strict=True)) if d != dim
-        )
-        if not fits:
+    first = tensors[0]._array.shape
+    if not first:
+        raise ShapeError("cat: tensors without dimensions cannot be joined; use stack()")
+    for each in tensors:
+        shape = each._array.shape
+        if shape == first:
+            continue
+        agrees = shape[:dim] == first[:dim] and shape[dim + 1 :] == first[dim + 1 :]
+        if len(shape) != len(first) or not agrees:
             raise ShapeError(
-                f"cat: shapes must agree in all dimensions but {dim}, "
-                f"got {first.shape} and {each.shape}"
+                f"cat: shapes must agree in all dimensions but {dim}, got {first} and {shape}"
             )
 
 
@@ -317,25 +292,37 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     listed = list(tensors)
     if not listed:
         raise ShapeError("cat: expected at least one tensor, got none")
-    if any(not x.ndim for x in listed):
-        raise ShapeError("cat: tensors without dimensions cannot be joined; use stack()")
-    found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0].ndim))
+    found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0]._array.ndim))
     return found
 
 
-@composite(Sample((2, 3), (2, 3)), Sample((2, 3), (2, 3), dim=-1), benchmark="stack")
+def _stack_rule(*tensors: Tensor, dim: int) -> None:
+    first = tensors[0]._array.shape
+    for each in tensors:
+        if each._array.shape != first:
+            raise ShapeError(
+                f"stack: expected tensors of one shape, got {first} and {each._array.shape}"
+            )
+
+
+_STACK = define(
+    name="stack",
+    doc="tensors of one shape side by side along a new dimension",
+    rule=_stack_rule,
+    vjp=lambda node, g: unbind(g, node.attrs["dim"]),
+    cost=lambda *tensors, dim: moved(*[x.shape for x in tensors], *[x.shape for x in tensors]),
+    samples=[Sample((2, 3), (2, 3)), Sample((2, 3), (2, 3), dim=-1)],
+    benchmark="stack",
+)
+
+
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Return tensors of one shape side by side along a new dimension."""
     listed = list(tensors)
     if not listed:
         raise ShapeError("stack: expected at least one tensor, got none")
-    for each in listed:
-        if each.shape != listed[0].shape:
-            raise ShapeError(
-                f"stack: expected tensors of one shape, got {listed[0].shape} and {each.shape}"
-            )
-    place = _dims.one("stack", dim, listed[0].ndim + 1)
-    return cat([unsqueeze(x, place) for x in listed], place)
+    found: Tensor = _STACK(*listed, dim=_dims.one("stack", dim, listed[0]._array.ndim + 1))
+    return found
 
 
 def _pad_vjp(node: Node, g: Tensor) -> Tensor:
@@ -345,6 +332,7 @@ def _pad_vjp(node: Node, g: Tensor) -> Tensor:
 
 _PAD = define(
     name="pad",
+    total=True,
     doc="a border of one value",
     rule=lambda x, widths, value: x.shape,
     vjp=_pad_vjp,
@@ -362,22 +350,25 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     """
     if mode != "constant":
         raise DTypeError(f"pad: expected mode 'constant', got {mode!r}")
-    given = list(pad)
-    if len(given) % 2 or len(given) > 2 * input.ndim:
+    given, ndim = list(pad), input._array.ndim
+    if len(given) % 2 or len(given) > 2 * ndim:
         raise ShapeError(
-            f"pad: expected two widths per dimension for at most {input.ndim} dimensions, "
-            f"got {given}"
+            f"pad: expected two widths per dimension for at most {ndim} dimensions, got {given}"
         )
-    widths = [(0, 0)] * (input.ndim - len(given) // 2)
+    widths = [(0, 0)] * (ndim - len(given) // 2)
     widths += [(given[i], given[i + 1]) for i in range(len(given) - 2, -2, -2)]
-    cut = tuple(
-        slice(max(-a, 0), size - max(-b, 0))
-        for (a, b), size in zip(widths, input.shape, strict=True)
-    )
-    input = input[cut] if any(min(pair) < 0 for pair in widths) else input
-    grown = tuple((max(a, 0), max(b, 0)) for a, b in widths)
-    found: Tensor = _PAD(input, widths=grown, value=value)
+    if min(given, default=0) < 0:
+        input, widths = _cut(input, widths)
+    found: Tensor = _PAD(input, widths=tuple(widths), value=value)
     return found
+
+
+def _cut(x: Tensor, widths: list[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
+    """Cut off what negative widths ask for, and return the others."""
+    inner = tuple(
+        slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True)
+    )
+    return x[inner], [(max(a, 0), max(b, 0)) for a, b in widths]
 
 
 __all__ = [
