@@ -10,6 +10,7 @@
 
 #include "numpy.h"
 #include "python.h"
+#include "reach.h"
 #include "scalar/runner.h"
 
 namespace tapegrad::bindings {
@@ -39,6 +40,11 @@ inline PyArrayObject* array_of(PyObject* object) {
     return reinterpret_cast<PyArrayObject*>(object);
 }
 inline PyArrayObject* array_of(const nb::object& object) { return array_of(object.ptr()); }
+
+inline Reach reach_of(PyArrayObject* array) {
+    return tapegrad::reach_of(PyArray_BYTES(array), PyArray_ITEMSIZE(array), PyArray_NDIM(array),
+                              PyArray_DIMS(array), PyArray_STRIDES(array));
+}
 
 /// `object` as an array of the program's number type with `ndim` dimensions; the array itself
 /// where it is one already, however it is strided.

@@ -208,20 +208,9 @@ PyArrayObject* result_array(const char* op, PyObject* given, const Extent& exten
     return array;
 }
 
-std::pair<char*, char*> reach(PyArrayObject* array) {
-    char *low = PyArray_BYTES(array), *high = low + PyArray_ITEMSIZE(array);
-    for (int d = 0; d < PyArray_NDIM(array); ++d) {
-        const npy_intp span = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
-        (span > 0 ? high : low) += span;
-    }
-    return {low, high};
-}
-
 /// Whether writing one array would change elements of the other that are yet to be read.
 bool clashes(PyArrayObject* from, PyArrayObject* to) {
-    const auto [from_low, from_high] = reach(from);
-    const auto [to_low, to_high] = reach(to);
-    if (from_low >= to_high || to_low >= from_high) return false;
+    if (!overlap(reach_of(from), reach_of(to))) return false;
     return PyArray_BYTES(from) != PyArray_BYTES(to) || PyArray_TYPE(from) != PyArray_TYPE(to) ||
            PyArray_NDIM(from) != PyArray_NDIM(to) ||
            !std::equal(PyArray_DIMS(from), PyArray_DIMS(from) + PyArray_NDIM(from),

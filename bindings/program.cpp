@@ -70,20 +70,6 @@ nb::object call(const Compiled& c, PyObject* x, PyObject* out) {
 
 // ---- many rows --------------------------------------------------------------------------------
 
-bool overlap(PyArrayObject* a, PyArrayObject* b) {
-    auto range = [](PyArrayObject* array) {
-        char *low = PyArray_BYTES(array), *high = low + PyArray_ITEMSIZE(array);
-        for (int d = 0; d < PyArray_NDIM(array); ++d) {
-            npy_intp reach = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
-            (reach > 0 ? high : low) += reach;
-        }
-        return std::pair(low, high);
-    };
-    auto [a_low, a_high] = range(a);
-    auto [b_low, b_high] = range(b);
-    return a_low < b_high && b_low < a_high;
-}
-
 /// Values and derivatives of a batch: a row each, or one for all rows.
 struct BatchResults {
     nb::object values, derivatives;
@@ -177,7 +163,7 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
     }
 
     for (PyObject* given : {outs.values, outs.derivatives})
-        if (given && rows && overlap(array_of(columns.keep), array_of(given))) {
+        if (given && overlap(reach_of(array_of(columns.keep)), reach_of(array_of(given)))) {
             const nb::object copy =
                 nb::steal(PyArray_NewCopy(array_of(columns.keep), NPY_KEEPORDER));
             if (!copy.is_valid()) throw nb::python_error();

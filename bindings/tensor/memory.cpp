@@ -1,8 +1,6 @@
 // bindings/tensor/memory.cpp -- new arrays from the pool, copies, and the number of threads.
-#include <algorithm>
-#include <utility>
-
 #include "arrays.h"
+#include "reach.h"
 #include "tensor/copy.h"
 #include "tensor/pool.h"
 
@@ -20,21 +18,8 @@ nb::object empty(nb::handle shape, nb::handle dtype) {
     return fresh_object(sizes, descr);
 }
 
-/// The bytes that an array reaches.
-std::pair<char*, char*> extent(const View& v) {
-    char *low = v.data, *high = v.data + v.itemsize;
-    for (int d = 0; d < v.ndim; ++d) {
-        const Size reach = (v.shape[d] - 1) * v.strides[d];
-        (reach > 0 ? high : low) += reach;
-    }
-    return {low, high};
-}
-
-bool overlap(const View& a, const View& b) {
-    if (!a.size() || !b.size()) return false;
-    const auto [a_low, a_high] = extent(a);
-    const auto [b_low, b_high] = extent(b);
-    return a_low < b_high && b_low < a_high;
+Reach reach_of(const View& v) {
+    return tapegrad::reach_of(v.data, v.itemsize, v.ndim, v.shape, v.strides);
 }
 
 /// src seen in the shape of dst, repeated where it has size 1.
@@ -60,7 +45,7 @@ void copy_to(nb::handle dst, nb::handle src) {
     if (to.object.ptr() != dst.ptr())
         raise("ShapeError", "copy_to: expected dst to be aligned and in the machine's byte order");
     if (from.view.ndim > to.view.ndim && from.view.size() == 1) from.view.ndim = 0;
-    if (overlap(to.view, from.view)) from = copied(from);
+    if (overlap(reach_of(to.view), reach_of(from.view))) from = copied(from);
     const View source = broadcast(from.view, to.view);
     unlocked(to.view.size(), [&] { copy(to.view, source); });
 }

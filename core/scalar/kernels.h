@@ -20,9 +20,9 @@
 //   softmax          out, n operands         softmax_vjp  out, y (n in a row), n of g
 //   paired           out, out, a             loop custom  out, operands; n: results, m: which one
 //
-// execute.cpp is compiled once per instruction set and number type; this header is all they share
-// with the rest, and what functions it has are evaluated while compiling (a weak symbol kept from
-// the AVX-512 object would be an illegal instruction on an older CPU).
+// execute.cpp and execute_arrays.cpp are compiled once per instruction set and number type; this
+// header is all they share with the rest, and what functions it has are evaluated while compiling
+// (a weak symbol kept from the AVX-512 object would be an illegal instruction on an older CPU).
 #pragma once
 
 #include <cstdint>
@@ -141,6 +141,9 @@ template <class T>
 struct Kernels {
     int native_lanes;
     void (*run_lanes)(const Code& code, T* slots, int width);
+    /// Runs a pinned program's code over `lanes` lanes, a multiple of native_lanes, of slots that
+    /// lie anywhere (program.h).
+    void (*run_arrays)(const Code& code, T* const* slots, int lanes);
     void (*run_single)(const Code& code, T* slots);
     /// One elementwise operation on numbers.
     T (*fold)(Op op, T a, T b);

@@ -161,7 +161,8 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
 
 std::shared_ptr<Program> Program::make(const Graph& graph, std::span<const NodeId> outputs,
                                        std::span<const NodeId> wrt, bool with_gradient,
-                                       std::span<const NodeId> inputs, std::vector<Guard> guards) {
+                                       std::span<const NodeId> inputs, std::vector<Guard> guards,
+                                       bool pinned) {
     std::shared_ptr<Program> program(new Program());
     Stopwatch watch(program->stats_);
 
@@ -189,9 +190,10 @@ std::shared_ptr<Program> Program::make(const Graph& graph, std::span<const NodeI
     watch.lap("lower");
     const Schedule order = schedule(lowered);
     watch.lap("schedule");
-    const Slots slots = allocate_slots(lowered, order);
+    const Slots slots = allocate_slots(lowered, order, pinned);
+    if (pinned) program->lifetimes_ = tapegrad::lifetimes(lowered, order);
     watch.lap("slots");
-    program->encode(lowered, order, slots);
+    program->encode(lowered, order, slots, pinned);
     watch.lap("encode");
     return program;
 }
@@ -226,6 +228,16 @@ Opened Program::open(std::span<const NodeId> roots, std::span<const NodeId> wrt)
 std::shared_ptr<const Program> Program::guard_program() const {
     const Opened guards = open(conditions(guards_), {});
     return make(*guards.graph, guards.outputs, {}, false, guards.inputs, {});
+}
+
+std::shared_ptr<const Program> Program::pinned() const {
+    if (!guards_.empty() || !loops_.empty() || !customs_.empty()) return nullptr;
+    const auto made = derived("pinned", [&] {
+        const Opened nodes = open();
+        return make(*nodes.graph, nodes.outputs, nodes.wrt, !nodes.wrt.empty(), nodes.inputs, {},
+                    true);
+    });
+    return made->code_.wide ? nullptr : made;
 }
 
 std::shared_ptr<const Program> Program::derived(
@@ -273,7 +285,8 @@ Expanded Program::expanded() const {
     return out;
 }
 
-void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slots& slots) {
+void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slots& slots,
+                     bool pinned) {
     slots_ = total_slots_ = slots.count;
     for (const SlotValue& constant : lowered.constants)
         constants_.push_back({slots.of[constant.slot], constant.value});
@@ -285,7 +298,7 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
     outputs_.resize(outputs_.size() - guards_.size());
     encode_loops(lowered);
     const bool narrow = fits_narrow(lowered, slots.count);
-    const std::uint32_t max_count = narrow ? 0xffff : 0xffffffff;
+    const std::uint32_t max_count = pinned ? 1 : narrow ? 0xffff : 0xffffffff;
     words_.reserve(lowered.operands.size() + lowered.instructions.size() * 4);
     for (const RunSpan& span : schedule.runs) {
         const Instruction& first = lowered.instructions[schedule.order[span.first]];

@@ -13,6 +13,7 @@
 
 #include "graph.h"
 #include "kernels.h"
+#include "lifetimes.h"
 
 namespace tapegrad {
 
@@ -62,6 +63,12 @@ class Program {
     /// The conditions of the guards as outputs of a program of their own.
     std::shared_ptr<const Program> guard_program() const;
     std::span<const Guard> guards() const { return guards_; }
+    /// The same program over slots that may lie in a caller's arrays: inputs and outputs have slots
+    /// of their own, and every instruction is a run. None for programs with loops, guards or
+    /// functions from outside, and for those with more slots than 16 bits count.
+    std::shared_ptr<const Program> pinned() const;
+    /// Of a pinned program.
+    const Lifetimes& lifetimes() const { return lifetimes_; }
     /// A program that is made from this one, once per key: bodies of derivatives of loops.
     std::shared_ptr<const Program> derived(
         const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const;
@@ -89,11 +96,12 @@ class Program {
     Program() = default;
     static std::shared_ptr<Program> make(const Graph& graph, std::span<const NodeId> outputs,
                                          std::span<const NodeId> wrt, bool with_gradient,
-                                         std::span<const NodeId> inputs, std::vector<Guard> guards);
+                                         std::span<const NodeId> inputs, std::vector<Guard> guards,
+                                         bool pinned = false);
     void encode_loops(const struct Lowered& lowered);
     Opened open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const;
     void encode(const struct Lowered& lowered, const struct Schedule& schedule,
-                const struct Slots& slots);
+                const struct Slots& slots, bool pinned);
     void begin_run(const struct Instruction& first, bool independent, std::uint32_t count);
     void view();
 
@@ -109,6 +117,7 @@ class Program {
     std::vector<GuardSlot> guard_slots_;
     std::vector<Guard> guards_;  ///< conditions are nodes of `source_`
     std::uint32_t slots_ = 0, total_slots_ = 0;
+    Lifetimes lifetimes_;
     std::uint32_t values_ = 0, derivatives_ = 0;
     Code code_{};
     ProgramStats stats_;

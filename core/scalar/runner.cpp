@@ -183,6 +183,15 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
 }
 
 template <class T>
+const Runner<T>* Runner<T>::pinned() const {
+    std::call_once(pinned_once_, [&] {
+        if (auto program = program_->pinned())
+            pinned_ = std::make_unique<Runner>(std::move(program));
+    });
+    return pinned_.get();
+}
+
+template <class T>
 auto Runner<T>::parts_for(const InputRows<T>* inputs) const -> const Parts* {
     std::vector<char> shared;
     for (std::uint32_t i = 0; i < program_->code().input_count; ++i)

@@ -2,6 +2,9 @@
 // since it is still in the cache.
 #include "slots.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace tapegrad {
 namespace {
 
@@ -20,21 +23,29 @@ std::vector<std::uint32_t> last_uses(const Lowered& lowered, const Schedule& sch
     return last;
 }
 
+/// Per value, whether it is an output.
+std::vector<char> outputs_of(const Lowered& lowered) {
+    std::vector<char> out(lowered.values, false);
+    for (ValueId output : lowered.outputs) out[output] = true;
+    return out;
+}
+
 /// Hands out slots: singly, or several in a row for the results of one instruction.
 class Pool {
    public:
     std::uint32_t count() const { return static_cast<std::uint32_t>(block_.size()); }
 
-    std::uint32_t take() {
-        if (free_.empty()) break_block();
-        if (free_.empty()) return grow(1, no_block);
+    /// One that was used before, unless it must be a `fresh` one.
+    std::uint32_t take(bool fresh) {
+        if (free_.empty() && !fresh) break_block();
+        if (free_.empty() || fresh) return grow(1, no_block);
         return pop(free_);
     }
 
-    std::uint32_t take_row(std::uint32_t n) {
+    std::uint32_t take_row(std::uint32_t n, bool fresh) {
         if (n >= free_rows_.size()) free_rows_.resize(n + 1);
         std::uint32_t block;
-        if (free_rows_[n].empty()) {
+        if (free_rows_[n].empty() || fresh) {
             block = static_cast<std::uint32_t>(blocks_.size());
             blocks_.push_back({grow(n, block), n, 0});
         } else {
@@ -97,16 +108,24 @@ class Pool {
 
 }  // namespace
 
-Slots allocate_slots(const Lowered& lowered, const Schedule& schedule) {
+Slots allocate_slots(const Lowered& lowered, const Schedule& schedule, bool pinned) {
     auto last = last_uses(lowered, schedule);
     Slots slots;
     Pool pool;
     slots.of.assign(lowered.values, no_slot);
-    for (const SlotValue& constant : lowered.constants) slots.of[constant.slot] = pool.take();
-    for (ValueId input : lowered.inputs)
-        if (input != no_value) slots.of[input] = pool.take();
+    for (const SlotValue& constant : lowered.constants) slots.of[constant.slot] = pool.take(false);
+    for (ValueId input : lowered.inputs) {
+        if (input == no_value) continue;
+        slots.of[input] = pool.take(false);
+        if (pinned) last[input] = never;
+    }
+    const std::vector<char> is_output = pinned ? outputs_of(lowered) : std::vector<char>();
     for (std::uint32_t at = 0; at < schedule.order.size(); ++at) {
         const Instruction& i = lowered.instructions[schedule.order[at]];
+        const auto fresh = [&](std::uint32_t from, std::uint32_t to) {
+            return pinned && std::any_of(is_output.begin() + from, is_output.begin() + to,
+                                         [](char each) { return each; });
+        };
         auto release_operands = [&] {
             for (std::uint32_t k = 0; k < i.words; ++k) {
                 ValueId value = lowered.operands[i.operands + k];
@@ -117,19 +136,38 @@ Slots allocate_slots(const Lowered& lowered, const Schedule& schedule) {
         };
         if (has_row(i.kernel)) {
             // Stores some results while it still reads operands.
-            const std::uint32_t row = pool.take_row(i.results);
+            const std::uint32_t end = i.first_result + i.results;
+            const std::uint32_t row = pool.take_row(i.results, fresh(i.first_result, end));
             for (std::uint32_t r = 0; r < i.results; ++r) slots.of[i.first_result + r] = row + r;
             release_operands();
         } else {
             release_operands();
-            for (std::uint32_t r = 0; r < i.results; ++r)
-                slots.of[i.first_result + r] = pool.take();
+            for (ValueId value = i.first_result; value < i.first_result + i.results; ++value)
+                slots.of[value] = pool.take(fresh(value, value + 1));
         }
         for (std::uint32_t r = 0; r < i.results; ++r)
             if (last[i.first_result + r] == at) pool.give(slots.of[i.first_result + r]);
     }
     slots.count = pool.count();
     return slots;
+}
+
+Lifetimes lifetimes(const Lowered& lowered, const Schedule& schedule) {
+    std::vector<std::uint32_t> read(lowered.values, 0), written(lowered.values, at_end);
+    for (std::uint32_t at = 0; at < schedule.order.size(); ++at) {
+        const Instruction& i = lowered.instructions[schedule.order[at]];
+        for (std::uint32_t k = 0; k < i.words; ++k) read[lowered.operands[i.operands + k]] = 2 * at;
+        // Instructions with a row of results store some of them while they still read operands.
+        for (std::uint32_t r = 0; r < i.results; ++r)
+            written[i.first_result + r] = 2 * at + (has_row(i.kernel) ? 0 : 1);
+    }
+    Lifetimes out;
+    for (ValueId output : lowered.outputs) {
+        out.writes.push_back(std::exchange(written[output], at_end));
+        read[output] = never_over;
+    }
+    for (ValueId input : lowered.inputs) out.reads.push_back(input == no_value ? 0 : read[input]);
+    return out;
 }
 
 }  // namespace tapegrad

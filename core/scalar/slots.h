@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lifetimes.h"
 #include "schedule.h"
 
 namespace tapegrad {
@@ -15,6 +16,9 @@ struct Slots {
 
 /// The results of kernels with any number of them lie in a row. Inputs, constants and outputs keep
 /// their slots while a program runs: inputs until their last use, constants and outputs for good.
-Slots allocate_slots(const Lowered& lowered, const Schedule& schedule);
+/// Pinned, inputs and outputs have slots that never hold anything else.
+Slots allocate_slots(const Lowered& lowered, const Schedule& schedule, bool pinned);
+
+Lifetimes lifetimes(const Lowered& lowered, const Schedule& schedule);
 
 }  // namespace tapegrad

@@ -1,12 +1,12 @@
-// core/tensor/pointwise.cpp -- operations and scalar programs over strided, broadcast arrays.
+// core/tensor/pointwise.cpp -- operations over strided, broadcast arrays.
 #include "pointwise.h"
 
 #include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <type_traits>
-#include <vector>
 
+#include "blocks.h"
 #include "integers.h"
 #include "maps.h"
 #include "processor.h"
@@ -14,136 +14,6 @@
 
 namespace tapegrad {
 namespace {
-
-/// Elements computed at a time: three operands of doubles stay in the first-level cache.
-constexpr std::int64_t block_size = 1024;
-
-// ---- moving blocks ----------------------------------------------------------------------------
-
-/// Dimensions that lie behind one another in every operand are one: fewer, longer rows.
-struct Merged {
-    Extent extent;
-    std::vector<Strided> arrays;
-};
-
-Merged merge(const Extent& extent, std::span<const Strided> operands,
-             std::span<const Strided> results) {
-    Merged out;
-    out.arrays.assign(operands.begin(), operands.end());
-    out.arrays.insert(out.arrays.end(), results.begin(), results.end());
-    int last = -1;  // the dimension that the next one may join
-    for (int d = 0; d < extent.ndim; ++d) {
-        const std::int64_t size = extent.sizes[d];
-        if (size == 1) continue;
-        const bool joins =
-            last >= 0 && std::all_of(out.arrays.begin(), out.arrays.end(), [&](const Strided& a) {
-                return a.strides[last] == a.strides[d] * size;
-            });
-        const int to = joins ? last : ++last;
-        for (Strided& array : out.arrays) array.strides[to] = array.strides[d];
-        out.extent.sizes[to] = joins ? out.extent.sizes[to] * size : size;
-    }
-    out.extent.ndim = last + 1;
-    return out;
-}
-
-/// Whether the array's elements lie in the order of the result without gaps.
-bool is_dense(const Extent& extent, const Strided& array) {
-    return extent.ndim == 0 ||
-           (extent.ndim == 1 && array.strides[0] == static_cast<std::int64_t>(size_of(array.type)));
-}
-
-/// Whether all elements are one and the same.
-bool is_single(const Extent& extent, const Strided& array) {
-    return std::all_of(array.strides, array.strides + extent.ndim,
-                       [](std::int64_t stride) { return stride == 0; });
-}
-
-/// Calls body(data, stride, count, done) for the rows and parts of rows of elements
-/// [first, first + count); `done` elements came before.
-template <class Body>
-void each_row(const Extent& extent, const Strided& array, std::int64_t first, std::int64_t count,
-              Body body) {
-    if (extent.ndim == 0) return body(array.data, std::int64_t{0}, count, std::int64_t{0});
-    const int inner = extent.ndim - 1;
-    std::int64_t index[max_dims], rest = first;
-    char* data = array.data;
-    for (int d = inner; d >= 0; --d) {
-        index[d] = rest % extent.sizes[d];
-        rest /= extent.sizes[d];
-        data += index[d] * array.strides[d];
-    }
-    for (std::int64_t done = 0; done < count;) {
-        const std::int64_t n = std::min(extent.sizes[inner] - index[inner], count - done);
-        body(data, array.strides[inner], n, done);
-        done += n;
-        index[inner] += n;
-        data += n * array.strides[inner];
-        for (int d = inner; d > 0 && index[d] == extent.sizes[d]; --d) {
-            data += array.strides[d - 1] - index[d] * array.strides[d];
-            index[d] = 0;
-            ++index[d - 1];
-        }
-    }
-}
-
-/// Unaligned where a foreign array is.
-template <class S>
-S read(const char* at) {
-    S value;
-    std::memcpy(&value, at, sizeof(S));
-    return value;
-}
-
-template <class T>
-void gather(const Extent& extent, const Strided& array, std::int64_t first, std::int64_t count,
-            T* to) {
-    with_type(array.type, [&](auto type) {
-        using S = decltype(type);
-        using Stored = std::conditional_t<std::is_same_v<S, bool>, std::uint8_t, S>;
-        const auto cast = [](Stored value) {
-            if constexpr (std::is_same_v<S, bool>) return static_cast<T>(value != 0);
-            return static_cast<T>(value);
-        };
-        each_row(extent, array, first, count,
-                 [&](const char* data, std::int64_t stride, std::int64_t n, std::int64_t done) {
-                     T* out = to + done;
-                     if (stride == 0) return void(std::fill_n(out, n, cast(read<Stored>(data))));
-                     if (stride == sizeof(Stored)) {
-                         if constexpr (std::is_same_v<S, T>)
-                             return void(std::memcpy(out, data, sizeof(T) * std::size_t(n)));
-                         for (std::int64_t i = 0; i < n; ++i)
-                             out[i] = cast(read<Stored>(data + i * std::int64_t(sizeof(Stored))));
-                         return;
-                     }
-                     for (std::int64_t i = 0; i < n; ++i)
-                         out[i] = cast(read<Stored>(data + i * stride));
-                 });
-    });
-}
-
-template <class T>
-void scatter(const Extent& extent, const Strided& array, std::int64_t first, std::int64_t count,
-             const T* from) {
-    with_type(array.type, [&](auto type) {
-        using S = decltype(type);
-        each_row(
-            extent, array, first, count,
-            [&](char* data, std::int64_t stride, std::int64_t n, std::int64_t done) {
-                if constexpr (std::is_same_v<S, T>)
-                    if (stride == sizeof(S))
-                        return void(std::memcpy(data, from + done, sizeof(T) * std::size_t(n)));
-                for (std::int64_t i = 0; i < n; ++i) {
-                    const auto value = std::is_same_v<S, bool>
-                                           ? static_cast<S>(from[done + i] != T(0))
-                                           : static_cast<S>(from[done + i]);
-                    std::memcpy(data + i * stride, &value, sizeof(S));
-                }
-            });
-    });
-}
-
-// ---- one operation ----------------------------------------------------------------------------
 
 /// The operations whose text makes sense for whole numbers.
 #define TG_INTEGER_OPS(X) \
@@ -213,16 +83,17 @@ void with_number(DType type, Body body) {
 /// Calls body(first, count) for blocks of [0, total) of at most `size`, over threads.
 template <class Body>
 void over_blocks(std::int64_t total, std::int64_t size, int threads, Body body) {
-    const std::int64_t blocks = (total + size - 1) / size;
-    const auto run = [&](std::int64_t low, std::int64_t high) {
-        for (std::int64_t i = low; i < high; ++i) body(i * size, std::min(size, total - i * size));
+    const std::size_t blocks = block_count(total, size);
+    const auto run = [&](std::size_t low, std::size_t high) {
+        each_block(low, high, size, total, body);
     };
     // Counting the cores asks the system, which takes longer than a small array.
     const int count = total < parallel_from ? 1 : thread_count(threads);
     if (count <= 1) return run(0, blocks);
 #pragma omp parallel num_threads(count)
     {
-        const std::int64_t part = omp_get_thread_num(), parts = omp_get_num_threads();
+        const auto part = static_cast<std::size_t>(omp_get_thread_num()),
+                   parts = static_cast<std::size_t>(omp_get_num_threads());
         run(blocks * part / parts, blocks * (part + 1) / parts);
     }
 }
@@ -291,55 +162,6 @@ void pointwise(Op op, DType compute, std::int64_t count, const char* a, const ch
         });
     });
 }
-
-// ---- programs ---------------------------------------------------------------------------------
-
-/// Elements in a block: up to 1,024 while the slots fit in the first-level cache, so that finding
-/// the operands of a block costs little beside the arithmetic; fewer where there are no more.
-template <class T>
-int block_width(const Runner<T>& runner, std::int64_t total) {
-    constexpr int least = 64 / sizeof(T), most = 1024;
-    constexpr std::size_t cache_bytes = 32 * 1024;
-    const std::size_t lane_bytes = sizeof(T) * runner.program().total_slots();
-    int width = runner.width();
-    while (width < most && 2 * static_cast<std::size_t>(width) * lane_bytes <= cache_bytes)
-        width *= 2;
-    while (width > least && width / 2 >= total) width /= 2;
-    return width;
-}
-
-template <class T>
-void pointwise(const Runner<T>& runner, const Extent& extent, std::span<const Strided> operands,
-               std::span<const Strided> results, int threads) {
-    const Merged merged = merge(extent, operands, results);
-    const Code& code = runner.program().code();
-    const std::int64_t total = extent.count();
-    const int width = block_width(runner, total);
-    const std::int64_t blocks = (total + width - 1) / width;
-    if (total < parallel_from / 4) threads = 1;
-    over_ranges(runner, width, static_cast<std::size_t>(blocks), threads,
-                [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
-                    for (std::size_t i = low; i < high; ++i) {
-                        const std::int64_t first = static_cast<std::int64_t>(i) * width;
-                        const std::int64_t count = std::min<std::int64_t>(width, total - first);
-                        for (std::uint32_t k = 0; k < code.input_count; ++k)
-                            if (code.inputs[k] != no_slot) {
-                                T* slot = workspace.slot(code.inputs[k]);
-                                gather(merged.extent, merged.arrays[k], first, count, slot);
-                                std::fill(slot + count, slot + width, slot[0]);
-                            }
-                        kernels<T>().lanes(code, workspace.slots(), width);
-                        for (std::uint32_t k = 0; k < code.output_count; ++k)
-                            scatter(merged.extent, merged.arrays[operands.size() + k], first, count,
-                                    workspace.slot(code.outputs[k]));
-                    }
-                });
-}
-
-template void pointwise(const Runner<double>&, const Extent&, std::span<const Strided>,
-                        std::span<const Strided>, int);
-template void pointwise(const Runner<float>&, const Extent&, std::span<const Strided>,
-                        std::span<const Strided>, int);
 
 // ---- which instruction set --------------------------------------------------------------------
 

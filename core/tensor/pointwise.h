@@ -3,8 +3,9 @@
 // 1. Elements are computed in blocks, in the order of the result. Within a block an operand is read
 //    where it lies if it is laid out like the result and has the type that is computed in; else
 //    (broadcast, strided, of another type) its block is gathered first, into the cache.
-// 2. One operation runs on these pointers. A program has its block of each operand copied into its
-//    slots, and its outputs out of them.
+// 2. One operation runs on these pointers. So does a program (programs.cpp): its instructions read
+//    operands and write results where they lie, and what is between them stays in slots in the
+//    cache. A result may lie in an operand's memory.
 // 3. Blocks are shared out over threads in contiguous ranges. No element depends on another, so the
 //    number of threads does not matter to the bits.
 #pragma once

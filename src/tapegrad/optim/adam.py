@@ -79,8 +79,8 @@ class Adam(Optimizer):
             kept[1],
             kept[2] if amsgrad else 0.0,
             1 - lr * decay,
-            lr / (1 - beta1**step),
-            math.sqrt(1 - beta2**step),
+            -lr / (1 - beta1**step),
+            1 / math.sqrt(1 - beta2**step),
             out=(parameter, *kept),
         )
 
@@ -128,13 +128,13 @@ def _rule(
 ) -> Callable[..., Any]:
     """Return the step as a kernel; what changes from step to step are numbers it takes.
 
-    These are what a decoupled decay leaves, the step size over the bias of the first mean, and the
-    root of the bias of the second.
+    These are what a decoupled decay leaves, the negative step size over the bias of the first mean,
+    and one over the root of the bias of the second: a product and a sum are one instruction.
     """
 
     @elementwise
     def adam(
-        p: Any, g: Any, m: Any, v: Any, largest: Any, left: Any, step_size: Any, root: Any
+        p: Any, g: Any, m: Any, v: Any, largest: Any, left: Any, descent: Any, scale: Any
     ) -> Any:
         g = -g if maximize else g
         if decay and decoupled:
@@ -143,9 +143,8 @@ def _rule(
             g = g + decay * p
         m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g * g
-        if not amsgrad:
-            return p - step_size * (m / (tg.sqrt(v) / root + eps)), m, v
-        largest = tg.maximum(largest, v)
-        return p - step_size * (m / (tg.sqrt(largest) / root + eps)), m, v, largest
+        largest = tg.maximum(largest, v) if amsgrad else v
+        p = p + descent * (m / (tg.sqrt(largest) * scale + eps))
+        return (p, m, v, largest) if amsgrad else (p, m, v)
 
     return adam

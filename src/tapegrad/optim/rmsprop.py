@@ -82,7 +82,7 @@ class RMSprop(Optimizer):
             state["square_avg"],
             state["momentum_buffer"] if heavy else 0.0,
             state["grad_avg"] if centered else 0.0,
-            group["lr"],
+            -group["lr"],
             out=(parameter, *(state[name] for name in names)),
         )
 
@@ -91,10 +91,13 @@ class RMSprop(Optimizer):
 def _rule(
     alpha: float, eps: float, decay: float, momentum: float, centered: bool, maximize: bool
 ) -> Callable[..., Any]:
-    """Return the step as a kernel; what changes from step to step is a number it takes."""
+    """Return the step as a kernel; what changes from step to step is a number it takes.
+
+    That is the negative step size: a product and a sum are one instruction.
+    """
 
     @elementwise
-    def rmsprop(p: Any, g: Any, square: Any, buffer: Any, mean: Any, lr: Any) -> Any:
+    def rmsprop(p: Any, g: Any, square: Any, buffer: Any, mean: Any, descent: Any) -> Any:
         g = -g if maximize else g
         g = g + decay * p if decay else g
         square = alpha * square + (1 - alpha) * g * g
@@ -102,6 +105,6 @@ def _rule(
         change = g / (tg.sqrt(square - mean * mean if centered else square) + eps)
         change = momentum * buffer + change if momentum else change
         kept = [square, *[change] * bool(momentum), *[mean] * centered]
-        return p - lr * change, *kept
+        return p + descent * change, *kept
 
     return rmsprop

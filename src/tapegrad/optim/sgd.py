@@ -77,24 +77,27 @@ class SGD(Optimizer):
         )
         if momentum:
             buffer = state["momentum_buffer"]
-            rule(parameter, gradient, buffer, group["lr"], out=(parameter, buffer))
+            rule(parameter, gradient, buffer, -group["lr"], out=(parameter, buffer))
         else:
-            rule(parameter, gradient, 0.0, group["lr"], out=parameter)
+            rule(parameter, gradient, 0.0, -group["lr"], out=parameter)
 
 
 @lru_cache(maxsize=64)
 def _rule(
     momentum: float, entering: float, nesterov: bool, decay: float, maximize: bool
 ) -> Callable[..., Any]:
-    """Return the step as a kernel; what changes from step to step is a number it takes."""
+    """Return the step as a kernel; what changes from step to step is a number it takes.
+
+    That is the negative step size: a product and a sum are one instruction.
+    """
 
     @elementwise
-    def sgd(p: Any, g: Any, m: Any, lr: Any) -> Any:
+    def sgd(p: Any, g: Any, m: Any, descent: Any) -> Any:
         g = -g if maximize else g
         g = g + decay * p if decay else g
         if not momentum:
-            return p - lr * g
+            return p + descent * g
         m = momentum * m + entering * g
-        return p - lr * (g + momentum * m if nesterov else m), m
+        return p + descent * (g + momentum * m if nesterov else m), m
 
     return sgd
