@@ -84,7 +84,9 @@ def inside_and_outside(counts):
         elif any(name in symbol for name in LOOP):
             outside += samples
     if not inside:
-        sys.exit(f"no kernel has a name in {sum(counts.values())} samples; see the notes on symbols")
+        sys.exit(
+            f"no kernel has a name in {sum(counts.values())} samples; see the notes on symbols"
+        )
     return inside, outside
 
 
