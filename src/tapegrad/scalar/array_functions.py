@@ -18,6 +18,7 @@ from tapegrad._core import Var, functions
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.scalar.arrays import (
     CALLS,
+    FUNCTIONS,
     Elementwise,
     VarArray,
     accumulate,
@@ -399,10 +400,12 @@ METHODS = (
 
 
 def _as_method(function: Any) -> Elementwise:
-    @functools.wraps(getattr(np.ndarray, function.__name__, function))
     def method(self: VarArray, *arguments: Any, **options: Any) -> Any:
         return function(self, *arguments, **options)
 
+    name, works = function.__name__, function in FUNCTIONS
+    method.__qualname__ = f"VarArray.{name}"
+    method.__doc__ = f"Do what numpy.{name} does." if works else f"Raise, as numpy.{name} does."
     return method
 
 
