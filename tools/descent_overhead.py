@@ -3,7 +3,8 @@
 Samples the loops with `perf`: what lies in the kernels of an instruction set is evaluation, and so
 is bringing inputs to their slots; the rest of the loop is not. Compiling is neither. To subtract
 times of evaluations from times of loops would not do: they differ by what the points do to the
-kernels and by the machine's noise more than by what is looked for.
+kernels and by the machine's noise more than by what is looked for. The module needs its symbols:
+install it with `pip install -Cinstall.strip=false .`, or copy that of build/*/stage over it.
 
     python tools/descent_overhead.py [--ops N] [--seconds S]
 """
@@ -11,6 +12,7 @@ kernels and by the machine's noise more than by what is looked for.
 import argparse
 import collections
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,9 +22,10 @@ import numpy as np
 
 FAMILIES = ["chain", "random", "wide", "cheap"]
 METHODS = ["sgd", "momentum", "adam", "lbfgs"]
-#: Parts of names.
-EVALUATION = ("::Kernel<", "Objective<double>::run")
-LOOP = ("Descent<", "Objective<", "Search::", "Lbfgs::", "sum_of<", "Found<")
+#: Parts of names. Kernels of an instruction set are evaluation, but for those that move points.
+KERNELS = re.compile(r"tapegrad::(avx\w+|baseline|neon)::")
+MOVING, BRINGING = "::moving::", "Objective<double>::run"
+LOOP = ("Descent<", "Objective<", "Search::", "Lbfgs::")
 
 
 def descend(family, ops, lanes, method, seconds):
@@ -36,11 +39,11 @@ def descend(family, ops, lanes, method, seconds):
     program = tg.compile(value, wrt=inputs)
     starts = np.random.default_rng(0).uniform(0.1, 0.9, (lanes, described.n_inputs))
     starts = starts[0] if lanes == 1 else starts
-    end, steps, taken = time.monotonic() + seconds, 0, 0.0
-    while time.monotonic() < end:
-        begin = time.perf_counter()
+    steps, taken = 0, 0.0
+    while taken < seconds:  # of this thread: others may have the processor, too
+        begin = time.thread_time()
         found = program.minimize(starts, method, steps=50, lr=1e-5, threads=1)
-        taken += time.perf_counter() - begin
+        taken += time.thread_time() - begin
         steps += (found.steps + 1) * lanes
     print(taken / steps * 1e6, described.n_inputs)
 
@@ -70,9 +73,21 @@ def shares(arguments):
     return answer.split(), counts
 
 
-def samples_of(counts, names):
-    """Count the samples in functions with such names."""
-    return sum(n for symbol, n in counts.items() if any(name in symbol for name in names))
+def inside_and_outside(counts):
+    """Count the samples in evaluations, and those in the rest of the loop."""
+    inside = outside = 0
+    for symbol, samples in counts.items():
+        if MOVING in symbol:
+            outside += samples
+        elif KERNELS.search(symbol) or BRINGING in symbol:
+            inside += samples
+        elif any(name in symbol for name in LOOP):
+            outside += samples
+    if not inside:
+        sys.exit(
+            f"no kernel has a name in {sum(counts.values())} samples; see the notes on symbols"
+        )
+    return inside, outside
 
 
 def main():
@@ -94,8 +109,7 @@ def main():
                 (step, variables), counts = shares(
                     [family, chosen.ops, lanes, method, chosen.seconds]
                 )
-                inside = samples_of(counts, EVALUATION)
-                outside = samples_of(counts, LOOP) - samples_of(counts, EVALUATION[1:])
+                inside, outside = inside_and_outside(counts)
                 print(
                     f"{family:8} {variables:>9} {lanes:7}  {method:9} {float(step):10.2f} "
                     f"{outside / (inside + outside):12.1%} of {inside + outside:,} samples"

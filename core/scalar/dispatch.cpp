@@ -4,20 +4,35 @@
 #include <cstring>
 
 #include "kernels.h"
+#include "moves.h"
 #include "processor.h"
 
 namespace tapegrad {
 
-#define TG_DECLARE(isa)                          \
-    namespace isa {                              \
-    extern const Kernels<double> kernels_double; \
-    extern const Kernels<float> kernels_float;   \
+#define TG_DECLARE(isa)                            \
+    namespace isa {                                \
+    extern const Kernels<double> kernels_double;   \
+    extern const Kernels<float> kernels_float;     \
+    extern const MoveKernels<double> moves_double; \
+    extern const MoveKernels<float> moves_float;   \
+    extern const SearchKernels searches;           \
     }
 TG_FOR_EACH_ISA(TG_DECLARE)
 
 namespace {
 
-#define TG_ENTRY(isa) constexpr Isa isa##_isa = {#isa, &isa::kernels_double, &isa::kernels_float};
+/// An instruction set with what only descents need of it.
+struct Variant : Isa {
+    const MoveKernels<double>* moves64;
+    const MoveKernels<float>* moves32;
+    const SearchKernels* searches;
+};
+
+#define TG_ENTRY(isa)                                                                 \
+    constexpr Variant isa##_isa = {{#isa, &isa::kernels_double, &isa::kernels_float}, \
+                                   &isa::moves_double,                                \
+                                   &isa::moves_float,                                 \
+                                   &isa::searches};
 TG_FOR_EACH_ISA(TG_ENTRY)
 
 const Isa* find(const char* name) {
@@ -40,6 +55,8 @@ std::atomic<const Isa*>& current() {
     static std::atomic<const Isa*> chosen{choose()};
     return chosen;
 }
+
+const Variant& variant() { return static_cast<const Variant&>(isa()); }
 
 }  // namespace
 
@@ -67,6 +84,16 @@ template <>
 const Kernels<float>& kernels<float>() {
     return *isa().f32;
 }
+
+template <>
+const MoveKernels<double>& move_kernels<double>() {
+    return *variant().moves64;
+}
+template <>
+const MoveKernels<float>& move_kernels<float>() {
+    return *variant().moves32;
+}
+const SearchKernels& search_kernels() { return *variant().searches; }
 
 double fold(Op op, double a, double b) { return isa().f64->fold(op, a, b); }
 

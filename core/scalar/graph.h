@@ -56,8 +56,8 @@ struct Loop {
     std::uint32_t outputs;  ///< results of a round
     std::shared_ptr<const Program> body;
     std::shared_ptr<const Table> table;  ///< or none
-    bool backward = false;               ///< through the table
-    /// Of a scan: the step that it starts with, and steps of one round; for messages only.
+    bool backward = false;               ///< through the table, and the steps of a scan
+    /// Of a scan: its first step here, and steps of one round; for messages only.
     std::uint32_t first_step = 0, steps = 1;
 
     std::uint32_t columns() const { return table ? table->columns : 0; }

@@ -14,17 +14,16 @@ constexpr int most_looks = 30;       ///< in one line search
 
 }  // namespace
 
-Lbfgs::Lbfgs(std::vector<double> start, const Bounds& bounds, const Stops& stops,
-             std::size_t memory)
+Lbfgs::Lbfgs(Numbers<double> start, const Bounds& bounds, const Stops& stops, std::size_t memory)
     : Search(std::move(start), bounds, stops),
       memory_(std::max<std::size_t>(memory, 1)),
-      direction_(x_.size()),
-      free_(x_.size(), 1.0) {}
+      direction_(padded()),
+      free_(padded(), 1.0) {}
 
-void Lbfgs::judge(double value, const double* gradient, const double* squares) {
-    if (trial_ == x_) return start_again();  // nothing is left of the step after rounding
-    here_.assign(gradient, gradient + x_.size());
-    const double promised = slope(), here = dot(gradient, direction_.data(), x_.size());
+void Lbfgs::judge(double value, const double* squares) {
+    const TrialSums sums = compare();
+    if (sums.moved == 0) return start_again();  // nothing is left of the step after rounding
+    const double promised = sums.promised, here = sums.slope;
     const bool clipped = bounds_.any() && std::abs(promised - scale_ * start_) > 1e-9 * -promised;
     const bool lower = value <= value_ + sufficient * promised;
     // Where values differ by rounding alone, a slope that got flatter is a descent.
@@ -33,29 +32,24 @@ void Lbfgs::judge(double value, const double* gradient, const double* squares) {
     if (!(promised < 0) || !std::isfinite(value) || !std::isfinite(here) || !(lower || level))
         return shorten(value);
     if (!clipped && here < flatter * start_ && looks_ < most_looks) return lengthen(here);
-    remember();
-    accept(value, gradient, squares);
+    remember(sums);
+    accept(value, squares);
 }
 
-void Lbfgs::remember() {
-    const std::size_t n = x_.size();
-    const double *x = x_.data(), *to = trial_.data(), *g = gradient_.data(), *here = here_.data();
-    const auto step = [=](std::size_t k) { return to[k] - x[k]; };
-    const auto change = [=](std::size_t k) { return here[k] - g[k]; };
-    const double product = sum_of(n, [=](std::size_t k) { return step(k) * change(k); });
-    const double steps = sum_of(n, [=](std::size_t k) { return step(k) * step(k); });
-    const double changes = sum_of(n, [=](std::size_t k) { return change(k) * change(k); });
-    if (!(product > curved * std::sqrt(steps) * std::sqrt(changes))) return;
-    if (pairs_.size() < memory_)
-        pairs_.push_back({std::vector<double>(n), std::vector<double>(n), 0, 0});
+TrialSums Lbfgs::compare() {
+    const std::size_t n = padded();
+    if (next_ == pairs_.size()) pairs_.push_back({Numbers<double>(n), Numbers<double>(n)});
     Pair& pair = pairs_[next_];
-    next_ = (next_ + 1) % memory_;
-    for (std::size_t k = 0; k < n; ++k) {
-        pair.step[k] = step(k);
-        pair.change[k] = change(k);
-    }
-    pair.product = product;
-    pair.scale = product / changes;
+    return kernels_.compare(n, x_.data(), trial_.data(), gradient_.data(), here_.data(),
+                            direction_.data(), pair.step.data(), pair.change.data());
+}
+
+void Lbfgs::remember(const TrialSums& sums) {
+    if (!(sums.product > curved * std::sqrt(sums.steps) * std::sqrt(sums.changes))) return;
+    pairs_[next_].product = sums.product;
+    pairs_[next_].scale = sums.product / sums.changes;
+    next_ = (next_ + 1) % (memory_ + 1);
+    known_ = std::min(known_ + 1, memory_);
 }
 
 void Lbfgs::leave() {
@@ -65,14 +59,15 @@ void Lbfgs::leave() {
 
 void Lbfgs::find_direction() {
     all_free_ = true;
-    for (std::size_t k = 0; k < x_.size(); ++k) {
-        free_[k] = is_free(k);
-        all_free_ &= free_[k] != 0;
-    }
+    if (bounds_.any())
+        for (std::size_t k = 0; k < n_; ++k) {
+            free_[k] = is_free(k);
+            all_free_ &= free_[k] != 0;
+        }
     low_ = high_ = 0;
     looks_ = 0;
     scale_ = 1;
-    if (!pairs_.empty()) {
+    if (known_) {
         apply_memory();
         if (descends()) return;
     }
@@ -80,10 +75,9 @@ void Lbfgs::find_direction() {
 }
 
 void Lbfgs::steepest_descent() {
-    pairs_.clear();
-    next_ = 0;
-    for (std::size_t k = 0; k < x_.size(); ++k) direction_[k] = -gradient_[k] * free_[k];
-    const double length = dot(direction_.data(), direction_.data(), x_.size());
+    known_ = 0;
+    double* const d = direction_.data();
+    const double length = kernels_.begin(padded(), -1, gradient_.data(), free(), d, d);
     low_ = high_ = 0;
     looks_ = 0;
     start_ = -length;
@@ -93,50 +87,47 @@ void Lbfgs::steepest_descent() {
 double Lbfgs::product_of(const Pair& pair) const {
     if (all_free_) return pair.product;
     const double *free = free_.data(), *step = pair.step.data(), *change = pair.change.data();
-    return sum_of(x_.size(), [=](std::size_t k) { return free[k] * step[k] * change[k]; });
+    return sum_of(n_, [=](std::size_t k) { return free[k] * step[k] * change[k]; });
+}
+
+/// Those that curve upwards over the free variables.
+void Lbfgs::choose_pairs() {
+    used_.clear();
+    for (std::size_t age = 0; age < known_; ++age) {
+        const Pair& pair = pair_at(age);
+        const double product = product_of(pair);
+        if (product > curved * pair.product) used_.push_back({&pair, 1 / product, 0});
+    }
 }
 
 void Lbfgs::apply_memory() {
-    const std::size_t count = pairs_.size(), n = x_.size();
-    const auto at = [&](std::size_t age) -> const Pair& {  // 0 is the newest
-        return pairs_[(next_ + memory_ - 1 - age) % memory_];
-    };
-    weights_.resize(count);
-    products_.resize(count);
+    choose_pairs();
+    const std::size_t n = padded(), count = used_.size();
     double* const d = direction_.data();
-    const double* const free = free_.data();
-    const auto add = [&](double scale, const double* a) {
-        if (all_free_)
-            for (std::size_t k = 0; k < n; ++k) d[k] += scale * a[k];
-        else
-            for (std::size_t k = 0; k < n; ++k) d[k] += free[k] * (scale * a[k]);
-    };
-    for (std::size_t k = 0; k < n; ++k) d[k] = -gradient_[k] * free[k];
-    for (std::size_t age = 0; age < count; ++age) {
-        const double product = product_of(at(age));
-        products_[age] = product > curved * at(age).product ? product : 0;
-        if (!products_[age]) continue;
-        weights_[age] = dot(at(age).step.data(), d, n) / products_[age];
-        add(-weights_[age], at(age).change.data());
+    const auto step = [&](std::size_t i) { return used_[i].pair->step.data(); };
+    const auto change = [&](std::size_t i) { return used_[i].pair->change.data(); };
+    // Each pass over d also takes the product that the next one needs.
+    double product = kernels_.begin(n, -1, gradient_.data(), free(), d, count ? step(0) : d);
+    for (std::size_t i = 0; i < count; ++i) {
+        used_[i].weight = product * used_[i].inverse;
+        const double* next = i + 1 < count ? step(i + 1) : d;
+        product = kernels_.add(n, -used_[i].weight, change(i), free(), d, next);
     }
-    for (std::size_t k = 0; k < n; ++k) d[k] *= at(0).scale;
-    for (std::size_t age = count; age-- > 0;) {
-        if (!products_[age]) continue;
-        const double weight = dot(at(age).change.data(), d, n) / products_[age];
-        add(weights_[age] - weight, at(age).step.data());
+    product = kernels_.begin(n, pair_at(0).scale, d, nullptr, d, count ? change(count - 1) : d);
+    for (std::size_t i = count; i-- > 0;) {
+        const double weight = used_[i].weight - product * used_[i].inverse;
+        product = kernels_.add(n, weight, step(i), free(), d, i ? change(i - 1) : d);
     }
 }
 
 bool Lbfgs::descends() {
-    const std::size_t n = x_.size();
     if (bounds_.any())
-        for (std::size_t k = 0; k < n; ++k)
+        for (std::size_t k = 0; k < n_; ++k)
             if (bounds_.blocks(k, x_[k], -direction_[k])) direction_[k] = 0;
-    const double *free = free_.data(), *g = gradient_.data();
-    const double steep = sum_of(n, [=](std::size_t k) { return free[k] * g[k] * g[k]; });
-    const double length = dot(direction_.data(), direction_.data(), n);
-    start_ = dot(gradient_.data(), direction_.data(), n);
-    return -start_ > 1e-10 * std::sqrt(steep) * std::sqrt(length);
+    const DirectionSums sums =
+        kernels_.direct(padded(), gradient_.data(), direction_.data(), free());
+    start_ = sums.slope;
+    return -start_ > 1e-10 * std::sqrt(sums.steepest) * std::sqrt(sums.length);
 }
 
 void Lbfgs::shorten(double value) {
@@ -166,7 +157,7 @@ void Lbfgs::look() {
 }
 
 void Lbfgs::start_again() {
-    if (pairs_.empty()) return end(Reason::no_descent);
+    if (!known_) return end(Reason::no_descent);
     steepest_descent();  // the memory misled: forget it
     look();
 }

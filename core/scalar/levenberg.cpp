@@ -14,22 +14,22 @@ constexpr double sufficient = 1e-4;  ///< part of the promised descent that a st
 }  // namespace
 
 void Levenberg::arrive(const double* squares) {
-    const std::size_t n = x_.size();
+    const std::size_t n = n_;
     squares_.assign(squares, squares + n * n);
     diagonal_.resize(n, 0.0);
     for (std::size_t k = 0; k < n; ++k) diagonal_[k] = std::max(diagonal_[k], squares_[k * n + k]);
 }
 
-void Levenberg::judge(double value, const double* gradient, const double* squares) {
+void Levenberg::judge(double value, const double* squares) {
     if (trial_ == x_) return end(Reason::no_descent);  // nothing is left of the step after rounding
     const double hoped = promised(), gained = value_ - value;
-    const bool finite = std::isfinite(value) && all_finite(gradient, x_.size());
+    const bool finite = std::isfinite(value) && all_finite(here_.data(), n_);
     if (finite && hoped > 0 && gained > sufficient * hoped) {
         const double surplus = 2 * gained / hoped - 1;
         const double factor = std::max(1.0 / 3, 1 - surplus * surplus * surplus);
         damping_ = std::max(weakest, damping_ * factor);
         growth_ = 2;
-        return accept(value, gradient, squares);
+        return accept(value, squares);
     }
     // Values that differ by rounding alone cannot be told apart.
     if (finite && std::abs(gained) <= stops_.rounding * value_) return end(Reason::no_descent);
@@ -44,7 +44,7 @@ void Levenberg::raise_damping() {
 
 void Levenberg::leave() {
     free_.clear();
-    for (std::size_t k = 0; k < x_.size(); ++k)
+    for (std::size_t k = 0; k < n_; ++k)
         if (is_free(k)) free_.push_back(k);
     for (; damping_ < strongest; raise_damping()) {
         if (!solve()) continue;
@@ -63,7 +63,7 @@ bool Levenberg::solve() {
         for (std::size_t j = 0; j < i; ++j) sum -= factor_[i * m + j] * y[j];
         y[i] = sum / factor_[i * m + i];
     }
-    step_.assign(x_.size(), 0.0);
+    step_.assign(padded(), 0.0);
     for (std::size_t i = m; i-- > 0;) {
         double sum = y[i];
         for (std::size_t j = i + 1; j < m; ++j) sum -= factor_[j * m + i] * step_[free_[j]];
@@ -73,7 +73,7 @@ bool Levenberg::solve() {
 }
 
 bool Levenberg::factorise() {
-    const std::size_t m = free_.size(), n = x_.size();
+    const std::size_t m = free_.size(), n = n_;
     factor_.resize(m * m);
     for (std::size_t i = 0; i < m; ++i)
         for (std::size_t j = 0; j <= i; ++j) {
@@ -91,7 +91,7 @@ bool Levenberg::factorise() {
 }
 
 double Levenberg::promised() const {
-    const std::size_t n = x_.size();
+    const std::size_t n = n_;
     double descent = -slope();
     for (std::size_t i = 0; i < n; ++i) {
         double row = 0;

@@ -14,7 +14,7 @@ class Levenberg final : public Search {
     using Search::Search;
 
    private:
-    void judge(double value, const double* gradient, const double* squares) override;
+    void judge(double value, const double* squares) override;
     void leave() override;
     void arrive(const double* squares) override;
     void raise_damping();
@@ -24,7 +24,8 @@ class Levenberg final : public Search {
     /// Descent that the quadratic model promises for the trial.
     double promised() const;
 
-    std::vector<double> squares_, diagonal_, factor_, step_;
+    std::vector<double> squares_, diagonal_, factor_;
+    Numbers<double> step_;
     std::vector<std::size_t> free_;
     double damping_ = 1e-3, growth_ = 2;
 };

@@ -277,7 +277,9 @@ Loop pulling(const Loop& loop, const LoopPattern& pattern) {
             count(pattern.stepped),
             loop.body->derived(key_of("pull", loop, pattern), make),
             loop.table,
-            !loop.backward};
+            !loop.backward,
+            loop.first_step,
+            loop.steps};
 }
 
 Loop pushing(const Loop& loop, const LoopPattern& pattern) {
@@ -306,7 +308,9 @@ Loop pushing(const Loop& loop, const LoopPattern& pattern) {
             loop.outputs,
             loop.body->derived(key_of("push", loop, pattern), make),
             loop.table,
-            loop.backward};
+            loop.backward,
+            loop.first_step,
+            loop.steps};
 }
 
 }  // namespace tapegrad

@@ -12,13 +12,18 @@ namespace tapegrad {
 namespace {
 
 template <class T>
-T clipped(T x, T low, T high) {
-    return x < low ? low : x > high ? high : x;
-}
-
-template <class T>
 bool is_nan(T x) {
     return x != x;
+}
+
+/// Lanes of a block: as many as suit the program, unless half of them or a thread had no start.
+template <class T>
+std::size_t lanes_for(const Runner<T>& runner, std::size_t starts, int threads) {
+    const auto blocks = static_cast<std::size_t>(thread_count(threads));
+    auto lanes = static_cast<std::size_t>(runner.width());
+    while (lanes > least_width<T> && (starts <= lanes / 2 || (starts + lanes - 1) / lanes < blocks))
+        lanes /= 2;
+    return lanes;
 }
 
 }  // namespace
@@ -31,9 +36,11 @@ Descent<T>::Descent(const Runner<T>& runner, Objective<T> objective, DescentOpti
       options_(std::move(options)),
       count_(count),
       inputs_(objective_.inputs()),
-      lanes_(count == 1 || objective_.has_data() ? 1 : static_cast<std::size_t>(runner.width())) {
+      lanes_(count == 1 || objective_.has_data() ? 1 : lanes_for(runner, count, options_.threads)) {
     for (auto* bounds : {&options_.bounds.low, &options_.bounds.high})
         for (double& bound : *bounds) bound = static_cast<double>(static_cast<T>(bound));
+    low_.assign(options_.bounds.low.begin(), options_.bounds.low.end());
+    high_.assign(options_.bounds.high.begin(), options_.bounds.high.end());
     blocks_.resize((count + lanes_ - 1) / lanes_);
     for (std::size_t b = 0; b < blocks_.size(); ++b) start(blocks_[b], b * lanes_, starts);
 }
@@ -60,14 +67,13 @@ void Descent<T>::start(Block& block, std::size_t first, const T* starts) {
     block.best_step.assign(lanes_, 0);
     block.better.resize(lanes_);
     block.reason.assign(lanes_, Reason::none);
-    block.gradient.resize(variables.size());
     if (by_searches())
         for (std::size_t l = 0; l < lanes_; ++l) block.searches.push_back(new_search(block, l));
 }
 
 template <class T>
 std::unique_ptr<Search> Descent<T>::new_search(const Block& block, std::size_t lane) const {
-    std::vector<double> start;
+    Numbers<double> start;
     for (std::uint32_t input : objective_.variables())
         start.push_back(static_cast<double>(block.x[input * lanes_ + lane]));
     if (options_.method == Method::lm)
@@ -111,53 +117,71 @@ bool Descent<T>::has_rules() const {
 template <class T>
 void Descent<T>::take_values(Block& block, const Workspace<T>& workspace, std::size_t t) const {
     evaluate(block, workspace);
-    const bool by_search = by_searches();
-    const T* found = by_search ? nullptr : block.found.at(0);
+    if (by_searches()) search(block);
+    const T* found = block.found.at(0);
     std::size_t better = 0;
     for (std::size_t l = 0; l < lanes_; ++l) {
         if (block.reason[l] != Reason::none) continue;
-        if (by_search)
-            search(block, l);
-        else
-            block.last_value[l] = found[l];
-        const T value = block.last_value[l];
+        const T value = by_searches() ? static_cast<T>(block.searches[l]->value()) : found[l];
+        block.last_value[l] = value;
         const bool first = is_nan(block.best_value[l]) && !is_nan(value);
         if (!first && !(value < block.best_value[l])) continue;
         block.best_value[l] = value;
         block.best_step[l] = t;
         block.better[better++] = l;
     }
-    if (by_search) return;  // their last point is the best
-    if (better == lanes_)
-        std::copy(block.x.begin(), block.x.end(), block.best_x.begin());
-    else
-        for (std::size_t i = 0; i < better; ++i) copy_lane(block.x, block.best_x, block.better[i]);
+    if (by_searches()) return;  // their last point is the best
+    block.all_better = better == lanes_;
+    if (block.all_better) return;
+    for (std::size_t i = 0; i < better; ++i) copy_lane(block.x, block.best_x, block.better[i]);
 }
 
-/// Tells a search what is at its trial, and goes to the next one.
+/// Copies points that no step has left yet.
 template <class T>
-void Descent<T>::search(Block& block, std::size_t lane) const {
-    const std::vector<std::uint32_t>& variables = objective_.variables();
-    const std::size_t n = variables.size();
-    double* gradient = block.gradient.data();
-    Search& search = *block.searches[lane];
-    if (options_.method == Method::lm) {
-        const double value =
-            objective_.read_squares(block.found, lane, block.gradient, block.squares);
-        search.tell(value, gradient, block.squares.data());
-    } else {
-        for (std::size_t k = 0; k < n; ++k)
-            gradient[k] = static_cast<double>(block.found.at(1 + k)[lane]);
-        search.tell(static_cast<double>(block.found.at(0)[lane]), gradient, nullptr);
+void Descent<T>::keep_best(Block& block) {
+    if (block.all_better) std::copy(block.x.begin(), block.x.end(), block.best_x.begin());
+    block.all_better = false;
+}
+
+template <class T>
+Moves<T> Descent<T>::moves_of(Block& block) const {
+    const auto& variables = objective_.variables();
+    const Found<T>& found = block.found;
+    const bool any = options_.bounds.any();
+    return {variables.size(),
+            lanes_,
+            variables.data(),
+            block.x.data(),
+            block.x.data(),
+            found.numbers,
+            found.places + 1,
+            any ? low_.data() : nullptr,
+            any ? high_.data() : nullptr};
+}
+
+/// Tells all searches what is at their trials, and goes to the next ones.
+template <class T>
+void Descent<T>::search(Block& block) const {
+    const bool squares = options_.method == Method::lm;
+    const Moves<T> moves = moves_of(block);
+    block.vectors.resize(lanes_);
+    if (!squares) {
+        for (std::size_t l = 0; l < lanes_; ++l)
+            block.vectors[l] = block.searches[l]->here().data();
+        move_kernels<T>().split(moves, block.vectors.data());
     }
-    block.last_value[lane] = static_cast<T>(search.value());
-    double* trial = search.trial().data();
-    T* x = block.x.data() + lane;
-    for (std::size_t k = 0; k < n; ++k) {
-        const T rounded = static_cast<T>(trial[k]);
-        x[variables[k] * lanes_] = rounded;
-        trial[k] = static_cast<double>(rounded);
+    for (std::size_t l = 0; l < lanes_; ++l) {
+        Search& search = *block.searches[l];
+        if (block.reason[l] == Reason::none && squares) {
+            const double value =
+                objective_.read_squares(block.found, l, search.here(), block.squares);
+            search.tell(value, block.squares.data());
+        } else if (block.reason[l] == Reason::none) {
+            search.tell(static_cast<double>(block.found.at(0)[l]));
+        }
+        block.vectors[l] = search.trial().data();
     }
+    move_kernels<T>().join(moves, block.vectors.data());
 }
 
 template <class T>
@@ -182,7 +206,7 @@ Reason Descent<T>::verdict(const Block& block, std::size_t lane, std::size_t t) 
 template <class T>
 double Descent<T>::projected_gradient(const Block& block, std::size_t lane) const {
     double largest = 0;
-    for (std::size_t k = 0; k < block.gradient.size(); ++k) {
+    for (std::size_t k = 0; k < objective_.variables().size(); ++k) {
         const auto x = static_cast<double>(block.x[objective_.variables()[k] * lanes_ + lane]);
         const auto g = static_cast<double>(block.found.at(1 + k)[lane]);
         const double move = options_.bounds.projected(k, x, g);
@@ -194,36 +218,28 @@ double Descent<T>::projected_gradient(const Block& block, std::size_t lane) cons
 
 template <class T>
 void Descent<T>::step(Block& block, std::size_t t) const {
-    const auto& variables = objective_.variables();
-    const T lr = static_cast<T>(options_.lr), decay = static_cast<T>(options_.momentum);
-    const T b1 = static_cast<T>(options_.beta1), b2 = static_cast<T>(options_.beta2);
-    const T epsilon = static_cast<T>(options_.epsilon);
-    const auto rounds = static_cast<double>(t + 1);
-    const T scale1 = static_cast<T>(1 / (1 - std::pow(options_.beta1, rounds)));
-    const T scale2 = static_cast<T>(1 / (1 - std::pow(options_.beta2, rounds)));
-    for (std::size_t k = 0; k < variables.size(); ++k) {
-        const T* g = block.found.at(1 + k);
-        T* x = block.x.data() + variables[k] * lanes_;
-        T* m = block.first_moment.data() + k * lanes_;
-        T* v = block.second_moment.data() + k * lanes_;
-        if (options_.method == Method::sgd)
-            for (std::size_t l = 0; l < lanes_; ++l) x[l] -= lr * g[l];
-        else if (options_.method == Method::momentum)
-            for (std::size_t l = 0; l < lanes_; ++l) {
-                m[l] = decay * m[l] + g[l];
-                x[l] -= lr * m[l];
-            }
-        else
-            for (std::size_t l = 0; l < lanes_; ++l) {
-                m[l] = b1 * m[l] + (1 - b1) * g[l];
-                v[l] = b2 * v[l] + (1 - b2) * (g[l] * g[l]);
-                x[l] -= lr * (m[l] * scale1) / (std::sqrt(v[l] * scale2) + epsilon);
-            }
-        if (!options_.bounds.any()) continue;
-        const T low = static_cast<T>(options_.bounds.low[k]);
-        const T high = static_cast<T>(options_.bounds.high[k]);
-        for (std::size_t l = 0; l < lanes_; ++l) x[l] = clipped(x[l], low, high);
+    Moves<T> moves = moves_of(block);
+    if (block.all_better) {  // the best points stay where they are, and steps go elsewhere
+        block.x.swap(block.best_x);
+        moves.to = block.x.data();
+        block.all_better = false;
     }
+    const auto& o = options_;
+    const auto rounds = static_cast<double>(t + 1);
+    const AdamStep<T> adam{static_cast<T>(o.lr),
+                           static_cast<T>(o.beta1),
+                           static_cast<T>(o.beta2),
+                           static_cast<T>(o.epsilon),
+                           static_cast<T>(1 / (1 - std::pow(o.beta1, rounds))),
+                           static_cast<T>(1 / (1 - std::pow(o.beta2, rounds)))};
+    const MoveKernels<T>& kernels = move_kernels<T>();
+    T *first = block.first_moment.data(), *second = block.second_moment.data();
+    if (o.method == Method::sgd)
+        kernels.sgd(moves, adam.lr);
+    else if (o.method == Method::momentum)
+        kernels.momentum(moves, adam.lr, static_cast<T>(o.momentum), first);
+    else
+        kernels.adam(moves, adam, first, second);
 }
 
 template <class T>
@@ -239,7 +255,7 @@ bool Descent<T>::all_ended() const {
 }
 
 template <class T>
-void Descent<T>::copy_lane(const std::vector<T>& from, std::vector<T>& to, std::size_t lane) const {
+void Descent<T>::copy_lane(const Numbers<T>& from, Numbers<T>& to, std::size_t lane) const {
     for (std::size_t at = lane; at < from.size(); at += lanes_) to[at] = from[at];
 }
 
@@ -289,6 +305,7 @@ void Descent<T>::finish() {
     each_active([&](std::size_t b, const Workspace<T>& workspace) {
         Block& block = blocks_[b];
         take_values(block, workspace, taken_);
+        keep_best(block);
         if (by_searches())
             for (std::size_t l = 0; l < lanes_; ++l)
                 if (block.reason[l] == Reason::none) block.reason[l] = block.searches[l]->reason();
@@ -296,8 +313,7 @@ void Descent<T>::finish() {
 }
 
 template <class T>
-void Descent<T>::unpack(std::vector<T> Block::* x, std::vector<T> Block::* value, T* xs,
-                        T* values) const {
+void Descent<T>::unpack(Numbers<T> Block::* x, Numbers<T> Block::* value, T* xs, T* values) const {
     for (std::size_t row = 0; row < count_; ++row) {
         const Block& block = blocks_[row / lanes_];
         const std::size_t lane = row % lanes_;

@@ -54,16 +54,19 @@ class Descent {
 
    private:
     struct Block {
-        std::vector<T> x, first_moment, second_moment;  ///< [input or derivative][lane]
-        std::vector<T> last_x;                          ///< where lanes are that ended, or searches
-        std::vector<T> last_value, previous;            ///< found last, and a step before
-        std::vector<T> best_x, best_value;
+        Numbers<T> x, first_moment, second_moment;  ///< [input or derivative][lane]
+        Numbers<T> last_x;                          ///< where lanes are that ended, or searches
+        Numbers<T> best_x;
+        Numbers<T> last_value, previous;  ///< found last, and a step before
+        Numbers<T> best_value;
         std::vector<std::size_t> best_step, better;  ///< better: lanes that just got there
+        bool all_better = false;                     ///< and best_x still has to follow x
         std::vector<Reason> reason;
         std::vector<std::unique_ptr<Search>> searches;  ///< of lbfgs and lm, per lane
+        std::vector<double*> vectors;                   ///< one of each search
         std::size_t steps = 0;                          ///< until its last lane ended
         Found<T> found;
-        std::vector<double> gradient, squares;  ///< of one lane
+        std::vector<double> squares;  ///< of one lane
     };
 
     bool by_searches() const {
@@ -75,21 +78,24 @@ class Descent {
     void evaluate(Block& block, const Workspace<T>& workspace) const;
     /// Looks at a block's points, and judges them before step t is taken.
     void look(Block& block, const Workspace<T>& workspace, std::size_t t);
-    void search(Block& block, std::size_t lane) const;
+    void search(Block& block) const;
+    Moves<T> moves_of(Block& block) const;
+    static void keep_best(Block& block);
     void take_values(Block& block, const Workspace<T>& workspace, std::size_t t) const;
     void copy_search(Block& block, std::size_t lane) const;
     Reason verdict(const Block& block, std::size_t lane, std::size_t t) const;
     double projected_gradient(const Block& block, std::size_t lane) const;
     void step(Block& block, std::size_t t) const;
     bool ended(const Block& block) const;
-    void copy_lane(const std::vector<T>& from, std::vector<T>& to, std::size_t lane) const;
+    void copy_lane(const Numbers<T>& from, Numbers<T>& to, std::size_t lane) const;
     template <class Body>
     void each_active(Body body);
-    void unpack(std::vector<T> Block::* x, std::vector<T> Block::* value, T* xs, T* values) const;
+    void unpack(Numbers<T> Block::* x, Numbers<T> Block::* value, T* xs, T* values) const;
 
     const Runner<T>& runner_;
     Objective<T> objective_;
     DescentOptions options_;
+    Numbers<T> low_, high_;  ///< bounds, or none
     std::size_t count_, inputs_, lanes_, taken_ = 0;
     std::vector<Block> blocks_;
 };

@@ -2,8 +2,19 @@
 #include "objective.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tapegrad {
+
+template <class T>
+void Found<T>::hold_totals(std::size_t count) {
+    totals.resize(count);
+    order.resize(count);
+    std::iota(order.begin(), order.end(), 0u);
+    numbers = totals.data();
+    places = order.data();
+    lanes = 1;
+}
 
 template <class T>
 void Objective<T>::run(const T* x, const Workspace<T>& workspace, Found<T>& found) const {
@@ -16,8 +27,9 @@ void Objective<T>::run(const T* x, const Workspace<T>& workspace, Found<T>& foun
         kernels<T>().single(code, workspace.slots());
     else
         kernels<T>().lanes(code, workspace.slots(), workspace.width());
-    found.workspace = &workspace;
-    found.outputs = code.outputs;
+    found.numbers = workspace.slots();
+    found.places = code.outputs;
+    found.lanes = lanes;
 }
 
 template <class T>
@@ -38,7 +50,7 @@ template <class T>
 void Objective<T>::evaluate(const T* x, const Workspace<T>& workspace, Found<T>& found) const {
     if (!data_) return run(x, workspace, found);
     const Code& code = runner_.program().code();
-    found.totals.resize(code.output_count);
+    found.hold_totals(code.output_count);
     runner_.sum_over_rows(rows_at(x).data(), data_->rows, threads_, found.totals,
                           [&](const RowBlock<T>& block, T* sums) {
                               for (std::size_t i = 0; i < code.output_count; ++i)
@@ -53,7 +65,7 @@ void Objective<T>::evaluate_squares(const T* x, const Workspace<T>& workspace,
                                     Found<T>& found) const {
     if (!data_) return run(x, workspace, found);
     const std::size_t k = runner_.program().values(), n = variables_.size();
-    found.totals.resize(1 + n + n * (n + 1) / 2);
+    found.hold_totals(1 + n + n * (n + 1) / 2);
     const auto collect = [&](const RowBlock<T>& block, T* sums) {
         const auto add = [&](const T* a, const T* b, std::size_t total) {
             add_products(a, b, block.first, block.rows, sums + total * sum_lanes);
@@ -74,7 +86,7 @@ void Objective<T>::evaluate_squares(const T* x, const Workspace<T>& workspace,
 }
 
 template <class T>
-double Objective<T>::unpack_totals(const std::vector<T>& totals, std::vector<double>& gradient,
+double Objective<T>::unpack_totals(const std::vector<T>& totals, Numbers<double>& gradient,
                                    std::vector<double>& squares) const {
     const std::size_t n = variables_.size();
     std::copy_n(totals.begin() + 1, n, gradient.begin());
@@ -87,10 +99,9 @@ double Objective<T>::unpack_totals(const std::vector<T>& totals, std::vector<dou
 
 template <class T>
 double Objective<T>::read_squares(const Found<T>& found, std::size_t lane,
-                                  std::vector<double>& gradient,
-                                  std::vector<double>& squares) const {
+                                  Numbers<double>& gradient, std::vector<double>& squares) const {
     const std::size_t k = runner_.program().values(), n = variables_.size();
-    gradient.assign(n, 0.0);
+    std::fill_n(gradient.begin(), n, 0.0);
     squares.assign(n * n, 0.0);
     if (data_) return unpack_totals(found.totals, gradient, squares);
     std::vector<double> row(n);
@@ -111,6 +122,8 @@ double Objective<T>::read_squares(const Found<T>& found, std::size_t lane,
     return 0.5 * sum;
 }
 
+template struct Found<double>;
+template struct Found<float>;
 template class Objective<double>;
 template class Objective<float>;
 

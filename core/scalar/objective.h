@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "aligned.h"
 #include "runner.h"
 
 namespace tapegrad {
@@ -21,13 +22,15 @@ struct Data {
 /// Numbers found at the points of a block: number i of a lane is at(i)[lane].
 template <class T>
 struct Found {
-    const Workspace<T>* workspace = nullptr;  ///< where they are outputs of the program
-    const std::uint32_t* outputs = nullptr;
-    std::vector<T> totals;  ///< where they are sums over rows, of one lane
+    const T* numbers = nullptr;             ///< slots of the program, or totals
+    const std::uint32_t* places = nullptr;  ///< of number i, in lanes
+    std::size_t lanes = 1;
+    std::vector<T> totals;             ///< where they are sums over rows, of one lane
+    std::vector<std::uint32_t> order;  ///< 0, 1, ...: the places of totals
 
-    const T* at(std::size_t i) const {
-        return workspace ? workspace->slot(outputs[i]) : totals.data() + i;
-    }
+    const T* at(std::size_t i) const { return numbers + places[i] * lanes; }
+    /// Room for so many totals.
+    void hold_totals(std::size_t count);
 };
 
 template <class T>
@@ -51,14 +54,14 @@ class Objective {
     /// The same for least squares, as read_squares() reads it.
     void evaluate_squares(const T* x, const Workspace<T>& workspace, Found<T>& found) const;
     /// Half the sum of squares of one lane with its gradient and the matrix J'J, by rows.
-    double read_squares(const Found<T>& found, std::size_t lane, std::vector<double>& gradient,
+    double read_squares(const Found<T>& found, std::size_t lane, Numbers<double>& gradient,
                         std::vector<double>& squares) const;
 
    private:
     void run(const T* x, const Workspace<T>& workspace, Found<T>& found) const;
     std::vector<InputRows<T>> rows_at(const T* x) const;
     void scale(std::vector<T>& totals) const;
-    double unpack_totals(const std::vector<T>& totals, std::vector<double>& gradient,
+    double unpack_totals(const std::vector<T>& totals, Numbers<double>& gradient,
                          std::vector<double>& squares) const;
 
     const Runner<T>& runner_;

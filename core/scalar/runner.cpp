@@ -56,7 +56,7 @@ Workspace<T>::Workspace(const Program& program, int width) : width_(width) {
 
 template <class T>
 Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(program)) {
-    width_ = cache_line / sizeof(T);
+    width_ = static_cast<int>(least_width<T>);
     // The rounds of a loop work in the same slots again and again: those stay in the first cache.
     const std::size_t round = sizeof(T) * program_->round_slots();
     while (width_ < max_width && workspace_bytes() * 2 <= cache_bytes() &&

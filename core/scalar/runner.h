@@ -87,6 +87,10 @@ struct RowBlock {
     const T* output(std::size_t i) const { return workspace.slot(code.outputs[i]); }
 };
 
+/// Lanes that fill a cache line; no block of rows has fewer.
+template <class T>
+constexpr std::size_t least_width = 64 / sizeof(T);
+
 template <class T>
 class Runner {
    public:

@@ -10,6 +10,9 @@
 #include <limits>
 #include <vector>
 
+#include "aligned.h"
+#include "moves.h"
+
 namespace tapegrad {
 
 /// Why a descent ended.
@@ -69,10 +72,6 @@ double sum_of(std::size_t n, Term term) {
            ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
-inline double dot(const double* a, const double* b, std::size_t n) {
-    return sum_of(n, [a, b](std::size_t k) { return a[k] * b[k]; });
-}
-
 /// Whether none of them is NaN or infinite.
 inline bool all_finite(const double* a, std::size_t n) {
     return sum_of(n, [a](std::size_t k) { return a[k] - a[k]; }) == 0;
@@ -81,39 +80,45 @@ inline bool all_finite(const double* a, std::size_t n) {
 /// One start of a method that looks before it goes.
 class Search {
    public:
-    Search(std::vector<double> start, const Bounds& bounds, const Stops& stops);
+    Search(Numbers<double> start, const Bounds& bounds, const Stops& stops);
     virtual ~Search() = default;
 
     /// The point to look at next; may be rounded.
-    std::vector<double>& trial() { return trial_; }
-    /// What is there: value and gradient; of least squares also the matrix J'J, by rows.
-    void tell(double value, const double* gradient, const double* squares);
+    Numbers<double>& trial() { return trial_; }
+    /// Where to write the gradient at the trial, before tell().
+    Numbers<double>& here() { return here_; }
+    /// What is at the trial: the value, and of least squares also the matrix J'J, by rows.
+    void tell(double value, const double* squares = nullptr);
 
-    const std::vector<double>& x() const { return x_; }
+    const Numbers<double>& x() const { return x_; }
     double value() const { return value_; }  ///< NaN before the first trial
     Reason reason() const { return reason_; }
 
    protected:
     /// Judges a trial that is not the start.
-    virtual void judge(double value, const double* gradient, const double* squares) = 0;
+    virtual void judge(double value, const double* squares) = 0;
     /// Makes the next trial from x.
     virtual void leave() = 0;
     /// Keeps what is needed of the matrix at x.
     virtual void arrive(const double*) {}
 
     /// Goes to the trial and on from there, unless a rule ends it.
-    void accept(double value, const double* gradient, const double* squares);
+    void accept(double value, const double* squares);
     void end(Reason reason) { reason_ = reason; }
     bool is_free(std::size_t k) const { return !bounds_.blocks(k, x_[k], gradient_[k]); }
     /// Puts the trial at x + scale * direction, within the bounds; false if that is x.
-    bool try_step(const std::vector<double>& direction, double scale);
+    bool try_step(const Numbers<double>& direction, double scale);
     /// gradient . (trial - x)
     double slope() const;
 
     const Bounds& bounds_;
     const Stops& stops_;
-    std::vector<double> x_, trial_, gradient_;
+    const SearchKernels& kernels_ = search_kernels();
+    const std::size_t n_;  ///< variables; vectors are longer, filled up with zeros
+    Numbers<double> x_, trial_, gradient_, here_;  ///< gradients at x and at the trial
     double value_ = std::numeric_limits<double>::quiet_NaN();
+
+    std::size_t padded() const { return x_.size(); }
 
    private:
     double projected_gradient() const;

@@ -160,7 +160,9 @@ def test_cases_that_differ_in_dtype_alone_are_one_under_a_dtype() -> None:
     [
         ({"framework": ["numpy"]}, "no option 'framework'. Did you mean frameworks"),
         ({"round": 3}, "Did you mean rounds"),
-        ({"frameworks": "numpy"}, "option frameworks: expected a list, got str"),
+        ({"frameworks": 3}, "option frameworks: expected a list, got int"),
+        ({"frameworks": " , "}, "option frameworks names nothing; separate names by commas"),
+        ({"filter": "exp,nothing*"}, r"no case in suite tiny for 'nothing\*'"),
         ({"frameworks": ["numpy", 3]}, r"option frameworks\[.*: expected str, got int"),
         ({"rounds": "3"}, "option rounds: expected int, got str"),
         ({"block": "fast"}, "option block: expected float, got str"),
@@ -185,6 +187,35 @@ def test_cases_that_differ_in_dtype_alone_are_one_under_a_dtype() -> None:
 def test_wrong_options_are_refused(store: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(BenchError, match=message):
         bench.run(TINY, store=store, **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "listed"),
+    [
+        ("frameworks", "numpy, numpy@2", ["numpy", "numpy@2"]),
+        ("filter", "conv*", ["conv*"]),
+        ("filter", "exp,,add ", ["exp", "add"]),
+        ("sizes", "small,medium", ["small", "medium"]),
+        ("phases", "forward", ["forward"]),
+        ("shape", "x=64x1024,weight=2048x1024", ["x=64x1024,weight=2048x1024"]),
+        ("attr", "dim=0", ["dim=0"]),
+    ],
+)
+def test_text_is_read_as_on_the_command_line(option: str, text: str, listed: list[str]) -> None:
+    read = Options.read({"suite": "operators", option: text})
+    assert read == Options.read({"suite": "operators", option: listed})
+    assert getattr(read, option) == listed
+
+
+def test_text_chooses_cases_as_a_list_does(store: Path) -> None:
+    results = bench.run(
+        TINY, store=store, frameworks="numpy", filter="exp,ad*", sizes="small", phases="forward",
+        processes=1, rounds=1, block=1e-3,
+    )  # fmt: skip
+    assert {case.op for case in results.case_by_key().values()} == {"add"}
+    assert {(block.key.framework, block.key.phase) for block in results.blocks} == {
+        ("numpy", "forward")
+    }
 
 
 def test_a_list_of_nothing_is_not_shown() -> None:

@@ -13,7 +13,7 @@ import pytest
 BUILD = Path(__file__).parents[2] / "build"
 OBJECTS = sorted(
     path
-    for kind in ("execute", "kernels")
+    for kind in ("execute", "moves", "kernels")
     for path in BUILD.glob(f"cp*/CMakeFiles/tapegrad_{kind}_*.dir/**/*.o")
 )
 NM = shutil.which("nm")
@@ -26,7 +26,7 @@ pytestmark = [
 
 def variant(path: Path) -> str:
     """The instruction set and number type of an object file."""
-    found = re.search(r"tapegrad_(?:execute|kernels)_(\w+)\.dir", str(path))
+    found = re.search(r"tapegrad_(?:execute|moves|kernels)_(\w+)\.dir", str(path))
     assert found
     return found[1]
 

@@ -215,15 +215,16 @@ def test_lm_steps_back_from_nan() -> None:
 
 @each_method
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("count", [2, 9, 40])
-def test_lanes_equal_single_starts_bit_for_bit(method: Any, dtype: str, count: int) -> None:
-    program = of(method, 3, dtype)
-    x0 = np.random.default_rng(count).normal(size=(count, 3)).astype(dtype)
+@pytest.mark.parametrize(("n", "count"), [(3, 2), (3, 40), (19, 9)])
+def test_lanes_equal_single_starts_bit_for_bit(method: Any, dtype: str, n: int, count: int) -> None:
+    program = of(method, n, dtype)
+    x0 = np.random.default_rng(count).normal(size=(count, n)).astype(dtype)
     options: dict[str, Any] = {"lr": 1e-4, "history": 5, "steps": 60, "gtol": 1e-3}
-    many = program.minimize(x0, method, bounds=(-2.0, [2.0, 0.5, 3.0]), **options)
+    options["bounds"] = (-2.0, np.resize([2.0, 0.5, 3.0], n))
+    many = program.minimize(x0, method, **options)
     assert many.history is not None
     for row, first in enumerate(x0):
-        one = program.minimize(first, method, bounds=(-2.0, [2.0, 0.5, 3.0]), **options)
+        one = program.minimize(first, method, **options)
         np.testing.assert_array_equal(many.x[row], one.x)
         np.testing.assert_array_equal(many.last_x[row], one.last_x)
         assert many.value[row] == one.value
@@ -241,6 +242,43 @@ def test_bits_do_not_depend_on_threads(method: Any) -> None:
     got = program.minimize(x0, method, steps=20, lr=1e-4, threads=3, history=3)
     for field in ("x", "value", "last_x", "last_value", "history", "reason"):
         np.testing.assert_array_equal(getattr(got, field), getattr(want, field))
+
+
+@each_method
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("n", "shape"), [(19, ()), (19, (20,)), (8, (3,))])
+def test_bits_do_not_depend_on_the_instruction_set(
+    method: Any, dtype: str, n: int, shape: tuple[int, ...]
+) -> None:
+    program = of(method, n, dtype)
+    x0 = np.random.default_rng(n).normal(size=(*shape, n)).astype(dtype)
+    before = tg.isa()
+    found = []
+    try:
+        for isa in tg.isas():
+            tg.set_isa(isa)
+            found.append(program.minimize(x0, method, steps=40, lr=1e-4, history=1))
+    finally:
+        tg.set_isa(before)
+    for other in found[1:]:
+        for field in ("x", "value", "last_x", "last_value", "history"):
+            np.testing.assert_array_equal(getattr(other, field), getattr(found[0], field))
+
+
+@pytest.mark.parametrize("method", ["sgd", "momentum", "adam"])
+def test_the_best_points_are_those_of_the_lowest_values(method: Any) -> None:
+    program = of(method, 9)
+    x0 = np.random.default_rng(1).normal(size=(20, 9))
+    seen: list[tuple[Array, Array]] = []
+    found = program.minimize(
+        x0, method, steps=30, lr=1e-2 if method == "adam" else 3e-4,
+        callback=lambda step, x, value: seen.append((x, value)), every=1,
+    )  # fmt: skip
+    for row in range(20):
+        known = [(value[row], x[row]) for x, value in seen if value[row] == found.value[row]]
+        assert known
+        assert any(np.array_equal(x, found.x[row]) for _, x in known)
+        assert found.value[row] <= min(value[row] for _, value in seen)
 
 
 @each_method

@@ -313,3 +313,104 @@ def test_outputs_of_steps_are_searched() -> None:
     found = located(list(ys), [1.0])
     assert (found.op, found.steps, found.output) == ("div", (30,), 30)
     assert located(ys[30:], [1.0]).steps == (30,)
+
+
+def roots(a: Any, total: Any, x: Any) -> Any:
+    return total + tg.sqrt(x * a), None
+
+
+@pytest.mark.parametrize(("steps", "checkpoint"), [(5, 64), (63, 4), (65, 64), (1000, 4)])
+def test_derivatives_of_scans_are_searched_step_by_step(steps: int, checkpoint: int) -> None:
+    for spoilt in {0, 3, steps // 2, steps - 1}:
+        rows = np.linspace(1, 2, steps)
+        rows[spoilt] = 0.0
+        a = tg.Graph(lines=True).input("a")
+        end, _ = tg.scan(functools.partial(roots, a), 0.0, rows, checkpoint=checkpoint)
+        assert tg.locate_nonfinite(end, [0.5]) is None
+        found = located(end * 2, [0.5], wrt=[a])
+        assert (found.direction, found.op, found.steps) == ("backward", "sqrt", (spoilt,))
+        assert [value for _, value in found.operands] == [0.0]
+        assert not found.overflow
+        assert found.line == f"{__file__}:{roots.__code__.co_firstlineno + 1}"
+        assert f"in step {spoilt:,} of a scan" in str(found)
+
+
+@pytest.mark.parametrize("checkpoint", [4, 64])
+@pytest.mark.parametrize("spoilt", [0, 21, 39])
+def test_derivatives_are_followed_through_the_carries(spoilt: int, checkpoint: int) -> None:
+    """Only the start is differentiated by; what it hits on its way is many steps later."""
+    g = tg.Graph()
+    start, other = g.input("start"), g.input("other")
+    rows = np.ones((40, 1))
+    rows[spoilt] = 0.0
+
+    def step(carry: Any, x: Any) -> Any:
+        a, b = carry
+        return (a * 0.5 + 1 - x[0], b + tg.sqrt(x[0] * a)), None
+
+    (_, end), _ = tg.scan(step, (start, other), rows, checkpoint=checkpoint)
+    found = located(end, [4.0, 0.0], wrt=[other, start])
+    assert (found.op, found.steps) == ("sqrt", (spoilt,))
+
+
+def test_derivatives_by_operands_of_steps_are_searched() -> None:
+    g = tg.Graph()
+    x = g.inputs(30, name="x")
+    end, ys = tg.scan(lambda c, each: (c + each, tg.log(each * each)), 0.0, x, checkpoint=4)
+    point = np.full(30, 2.0)
+    point[17] = 1e-200  # its square is 0
+    assert located([end, *ys], point, inputs=x).steps == (17,)  # the value itself
+    end, _ = tg.scan(lambda c, each: (c + tg.sqrt(each), None), 0.0, x, checkpoint=4)
+    point[17] = 0.0
+    found = located(end, point, wrt=x, inputs=x)
+    assert (found.op, found.steps, found.value) == ("sqrt", (17,), np.inf)
+
+
+def test_derivatives_of_scans_within_scans_are_searched() -> None:
+    g = tg.Graph()
+    x = g.inputs(20, name="x")
+
+    def outer(c: Any, k: Any) -> Any:
+        end, _ = tg.scan(lambda d, each: (d + tg.sqrt(each - k), None), c, x, checkpoint=4)
+        return end, None
+
+    end, _ = tg.scan(outer, 0.0, np.arange(5.0), checkpoint=2)
+    point = np.full(20, 10.0)
+    point[13] = 4.0  # minus the last k is 0
+    found = located(end, point, wrt=x, inputs=x)
+    assert (found.direction, found.op, found.steps) == ("backward", "sqrt", (4, 13))
+
+
+def test_derivatives_that_overflow_in_a_scan_are_told_with_their_step() -> None:
+    x = tg.Graph().input("x")
+    end, _ = tg.scan(lambda c, _: (c * 1e50, None), x * 1e-300, length=20, checkpoint=4)
+    found = located(tg.tanh(end) * 1e300, [0.0], wrt=[x])
+    assert found.direction == "backward"
+    assert found.op == "mul"
+    assert found.overflow
+    assert len(found.steps) == 1
+
+
+def test_steps_that_a_where_leaves_out_do_no_harm_backward() -> None:
+    a = tg.Graph().input("a")
+    rows = np.array([0.0, 1.0, 2.0, 3.0])
+
+    def guarded(total: Any, x: Any) -> Any:
+        return total + tg.where(x > 0, tg.sqrt(x * a), 0.0), None
+
+    end, _ = tg.scan(guarded, 0.0, rows)
+    assert tg.locate_nonfinite(end, [1.0], wrt=[a]) is None
+    assert located(tg.where(a > 2, 0.0, end) * 1.0, [0.0], wrt=[a]).steps == (3,)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("checkpoint", [4, 64])
+def test_derivatives_as_outputs_name_the_step(mode: str, checkpoint: int) -> None:
+    rows = np.linspace(1, 2, 100)
+    rows[37] = 0.0
+    a = tg.Graph().input("a")
+    end, _ = tg.scan(functools.partial(roots, a), 0.0, rows, checkpoint=checkpoint)
+    derivative = tg.grad(end, a) if mode == "reverse" else tg.jvp([end], [a], [1.0])[0]
+    found = located(derivative, [0.5])
+    assert (found.direction, found.steps) == ("forward", (37,))
+    assert 0.0 in [value for _, value in found.operands]

@@ -41,6 +41,9 @@ from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
 
 DEVICES = ("cpu", "cuda")
 CACHES = ("warm", "cold")
+#: Options that hold several names, and those that hold several texts.
+NAMES = ("frameworks", "filter", "sizes", "phases")
+TEXTS = ("shape", "attr")
 #: Who may say what is right, in the order in which they are asked; at some level others first.
 WITNESSES = ("numpy", "torch", "jax", "tensorflow", "c", "tapegrad")
 FIRST_WITNESSES = {
@@ -83,7 +86,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if name not in cls.__struct_fields__:
                 raise UnknownNameError("option", name, cls.__struct_fields__)
         try:
-            read = msgspec.convert(content, cls)
+            read = msgspec.convert({name: _listed(name, content[name]) for name in content}, cls)
         except msgspec.ValidationError as error:
             raise BenchError(_told(error)) from None
         suite = frameworks.absolute(read.suite) if read.suite.endswith(".py") else read.suite
@@ -119,6 +122,21 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise BenchError(f"{kind} must be from {least} to {most}, not {number}.")
         if not 0 < self.block <= 60 or not 0 < self.timeout < math.inf:
             raise BenchError("block and timeout are seconds above 0; a block has 60 at most.")
+
+
+def names(option: str, *texts: str) -> list[str]:
+    """Split names at commas."""
+    found = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    if not found:
+        raise BenchError(f"{option} names nothing; separate names by commas.")
+    return found
+
+
+def _listed(name: str, value: Any) -> Any:
+    """Read text where a list is wanted, as the command line does."""
+    if not isinstance(value, str) or name not in NAMES + TEXTS:
+        return value
+    return names(f"option {name}", value) if name in NAMES else [value]
 
 
 def _told(error: msgspec.ValidationError) -> str:
@@ -164,6 +182,7 @@ def run(
 ) -> Results:
     """Run a suite and return what was found; see `Options` for the keywords.
 
+    Lists may be text, as on the command line: `filter="conv*,relu"` is `["conv*", "relu"]`.
     Every verdict and block is stored the moment it exists. After Ctrl-C or a crash, `resume` (a
     run's id, or "latest") goes on where the run stopped, with the run's own options.
     """

@@ -3,7 +3,8 @@
 from tapegrad._core import Graph, Var, isa, isas, set_isa
 from tapegrad._core import functions as _functions
 from tapegrad._core.functions import *  # noqa: F403  the op table decides what there is
-from tapegrad.scalar.arrays import VarArray, enable
+from tapegrad.scalar.array_functions import enable
+from tapegrad.scalar.arrays import VarArray
 from tapegrad.scalar.branches import Branch
 from tapegrad.scalar.check import gradcheck
 from tapegrad.scalar.control import scan

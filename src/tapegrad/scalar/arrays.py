@@ -7,8 +7,8 @@ with many operands. What has no translation raises and names the function; nothi
 
 from __future__ import annotations
 
-import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -21,6 +21,18 @@ from tapegrad.errors import DTypeError, ShapeError
 Elementwise = Callable[..., Any]
 #: A VarArray as far as types go: NumPy's do not tell that its slices and results are some too.
 ArrayOfVars: TypeAlias = NDArray[Any]
+#: How functions of NumPy that are no ufuncs are recorded; `array_functions` fills it.
+FUNCTIONS: dict[Any, Elementwise] = {}
+
+
+def translates(*originals: Any) -> Callable[[Elementwise], Elementwise]:
+    """Record calls of these functions of NumPy by the function that is decorated."""
+
+    def add(function: Elementwise) -> Elementwise:
+        FUNCTIONS.update(dict.fromkeys(originals, function))
+        return function
+
+    return add
 
 
 class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
@@ -38,8 +50,8 @@ class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
         if own is not None:
             return own(*arguments, **options)
         if function not in STRUCTURAL:
-            raise _unsupported(_name(function))
-        return _of_vars(super().__array_function__(function, types, tuple(arguments), options))
+            raise unsupported(_name(function))
+        return of_vars(super().__array_function__(function, types, tuple(arguments), options))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Keep results without dimensions what they are: Vars."""
@@ -49,28 +61,28 @@ class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
 def record_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     """Do what a ufunc means: on every element, along an axis, or on all pairs."""
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    arrays = [_plain(each) for each in inputs]
+    arrays = [plain(each) for each in inputs]
     call = CALLS.get(ufunc) or (ufunc if _is_of_objects(ufunc) else None)
     match method:
         case "__call__" if call is not None:
-            (place,) = _only(name, options, "out").get("out") or (None,)
+            (place,) = only(name, options, "out").get("out") or (None,)
             return _put(call(*arrays), place)
         case "reduce" if ufunc in REDUCTIONS:
-            return reduce(REDUCTIONS[ufunc], arrays[0], **_only(name, options, "axis", "keepdims"))
+            return reduce(REDUCTIONS[ufunc], arrays[0], **only(name, options, "axis", "keepdims"))
         case "accumulate" if call is not None:
-            return accumulate(call, arrays[0], **_only(name, options, "axis"))
+            return accumulate(call, arrays[0], **only(name, options, "axis"))
         case "outer" if call is not None:
-            _only(name, options)
+            only(name, options)
             first, second = map(np.asarray, arrays)
             grown = first.reshape(first.shape + (1,) * second.ndim)
-            return _of_vars(call(grown, second))
-    raise _unsupported(name)
+            return of_vars(call(grown, second))
+    raise unsupported(name)
 
 
 def _put(result: Any, place: Any) -> Any:
     """Return a result, or write it where `x += y` wants it."""
     if place is None:
-        return _of_vars(result)
+        return of_vars(result)
     if place.dtype != object:
         raise DTypeError(f"an array of {place.dtype} cannot hold Vars; make it with dtype=object")
     place[...] = result
@@ -90,7 +102,7 @@ def reduce(
 ) -> Any:
     """Apply a function of many operands along some axes, or along all."""
     array = np.asarray(array, dtype=object)
-    axes = range(array.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+    axes = range(array.ndim) if axis is None else np.atleast_1d(axis)
     chosen = tuple(sorted(_axis(each, array.ndim) for each in axes))
     kept = [dim for dim in range(array.ndim) if dim not in chosen]
     shape = [array.shape[dim] for dim in kept]
@@ -100,7 +112,7 @@ def reduce(
     results = _array([function(row.tolist()) for row in rows])
     if keepdims:
         shape = [1 if dim in chosen else side for dim, side in enumerate(array.shape)]
-    return _of_vars(results.reshape(shape))
+    return of_vars(results.reshape(shape))
 
 
 def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
@@ -110,25 +122,20 @@ def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
     for each in slices[1:]:
         found.append(function(found[-1], each))
     joined = np.stack([_array_of(each) for each in found]) if found else slices
-    return _of_vars(np.moveaxis(joined, 0, axis))
+    return of_vars(np.moveaxis(joined, 0, axis))
 
 
 # ---- element by element -------------------------------------------------------------------------
 
 
-def _native(ufunc: np.ufunc) -> Elementwise:
+def native(ufunc: np.ufunc) -> Elementwise:
     """Let NumPy's loop over objects call the operators of Vars."""
-    return lambda *arrays: ufunc(*map(_plain, arrays), dtype=object)
+    return lambda *arrays: ufunc(*map(plain, arrays), dtype=object)
 
 
 def _logaddexp(a: Any, b: Any) -> Any:
     pairs = np.frompyfunc(lambda x, y: functions.logsumexp([x, y]), 2, 1)
     return pairs(a, b)
-
-
-def _clip(x: Any, least: Any = None, most: Any = None) -> Any:
-    above = x if least is None else functions.maximum(x, least)
-    return above if most is None else functions.minimum(above, most)
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -141,7 +148,7 @@ def matmul(a: Any, b: Any) -> Any:
     if left.shape[-1] != right.shape[-2]:
         raise ShapeError(f"matmul: shapes {first.shape} and {second.shape} do not match")
     rows, columns = left[..., :, None, :], right.swapaxes(-1, -2)[..., None, :, :]
-    found = _dots(rows, columns)
+    found = dots(rows, columns)
     if second.ndim == 1:
         found = found[..., 0]
     return (
@@ -151,7 +158,7 @@ def matmul(a: Any, b: Any) -> Any:
     )
 
 
-def _dots(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+def dots(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     """Multiply and sum along the last axis."""
     a, b = np.broadcast_arrays(a, b)
     shape, length = a.shape[:-1], a.shape[-1]
@@ -162,13 +169,13 @@ def _dots(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 #: How each ufunc is recorded, element by element.
 CALLS: dict[np.ufunc, Elementwise] = {
-    np.add: _native(np.add),
-    np.subtract: _native(np.subtract),
-    np.multiply: _native(np.multiply),
-    np.true_divide: _native(np.true_divide),
-    np.negative: _native(np.negative),
-    np.positive: _native(np.positive),
-    np.power: _native(np.power),
+    np.add: native(np.add),
+    np.subtract: native(np.subtract),
+    np.multiply: native(np.multiply),
+    np.true_divide: native(np.true_divide),
+    np.negative: native(np.negative),
+    np.positive: native(np.positive),
+    np.power: native(np.power),
     np.float_power: functions.pow,
     np.absolute: functions.abs,
     np.fabs: functions.abs,
@@ -213,7 +220,9 @@ CALLS: dict[np.ufunc, Elementwise] = {
     np.logical_or: lambda a, b: functions.maximum(functions.ne(a, 0.0), functions.ne(b, 0.0)),
     np.logical_not: lambda a: functions.eq(a, 0.0),
     np.isnan: lambda a: functions.ne(a, a),
+    np.conjugate: lambda x: x,
     np.matmul: matmul,
+    np.vecdot: lambda a, b: dots(*map(np.asarray, (a, b))),
 }
 #: Which node of many operands a ufunc makes along an axis.
 REDUCTIONS: dict[np.ufunc, Elementwise] = {
@@ -225,144 +234,26 @@ REDUCTIONS: dict[np.ufunc, Elementwise] = {
 }
 
 
-# ---- functions that are no ufuncs ---------------------------------------------------------------
-
-
-def _reduction(name: str, function: Elementwise) -> Elementwise:
-    def reduction(a: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
-        _only(name, options)
-        return reduce(function, _plain(a), axis, bool(keepdims))
-
-    return reduction
-
-
-def _mean(a: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
-    _only("mean", options)
-    total = reduce(functions.sum, _plain(a), axis, bool(keepdims))
-    return total * (np.size(total) / np.size(a))
-
-
-def _var(
-    a: Any, axis: Any = None, *, ddof: float = 0, keepdims: Any = False, **options: Any
-) -> Any:
-    _only("var", options)
-    off = a - _mean(a, axis, keepdims=True)
-    total = reduce(functions.sum, _plain(functions.square(_plain(off))), axis, bool(keepdims))
-    return total / (np.size(a) / np.size(total) - ddof)
-
-
-def _dot(a: Any, b: Any) -> Any:
-    first, second = np.asarray(_plain(a), object), np.asarray(_plain(b), object)
-    if not first.ndim or not second.ndim:
-        return _of_vars(first * second)
-    if second.ndim > 2:
-        raise _unsupported("dot", "of more than two dimensions")
-    return _of_vars(matmul(first, second))
-
-
-def _inner(a: Any, b: Any) -> Any:
-    first, second = np.asarray(_plain(a), object), np.asarray(_plain(b), object)
-    shape = first.shape[:-1] + (1,) * (second.ndim - 1) + first.shape[-1:]
-    return _of_vars(_dots(first.reshape(shape), second))
-
-
-def _outer(a: Any, b: Any) -> Any:
-    return np.ravel(a)[:, None] * np.ravel(b)[None, :]
-
-
-def _einsum(equation: str, *operands: Any, **options: Any) -> Any:
-    """Sum products over the letters that the result lacks; each operand has a letter once."""
-    _only("einsum", options)
-    arrays = [np.asarray(_plain(each), object) for each in operands]
-    given, _, result = equation.replace(" ", "").partition("->")
-    terms = given.split(",")
-    if "->" not in equation:
-        counts = sorted(set(given) - {","})
-        result = "".join(letter for letter in counts if given.count(letter) == 1)
-    sizes = [array.ndim for array in arrays]
-    repeated = any(len(set(term)) != len(term) for term in (*terms, result))
-    if [len(term) for term in terms] != sizes or repeated or "." in equation:
-        raise _unsupported("einsum", f"of {equation!r} on arrays of {sizes} dimensions")
-    summed = "".join(dict.fromkeys(letter for letter in given if letter not in result + ","))
-    order = result + summed
-    aligned = [_aligned(array, term, order) for array, term in zip(arrays, terms, strict=True)]
-    sides = np.broadcast_shapes(*(array.shape for array in aligned))
-    kept = sides[: len(result)]
-    flat = [
-        np.broadcast_to(array, sides).reshape(*kept, math.prod(sides[len(result) :]))
-        for array in aligned
-    ]
-    if len(flat) == 1:
-        return reduce(functions.sum, flat[0], -1)
-    factor = functools.reduce(_native(np.multiply), flat[:-1])
-    return _of_vars(_dots(factor, flat[-1]))
-
-
-def _aligned(array: NDArray[Any], term: str, order: str) -> NDArray[Any]:
-    """Bring an operand's axes into an order, with sides of 1 for the letters it lacks."""
-    present = [term.index(letter) for letter in order if letter in term]
-    shape = [array.shape[term.index(letter)] if letter in term else 1 for letter in order]
-    return array.transpose(present).reshape(shape)
-
-
-def _where(condition: Any, *branches: Any) -> Any:
-    if len(branches) != 2:
-        raise _unsupported("where", "without the two branches")
-    return _of_vars(functions.where(_plain(condition), *map(_plain, branches)))
-
-
-def _cumulative(name: str, ufunc: np.ufunc) -> Elementwise:
-    def cumulative(a: Any, axis: int | None = None, **options: Any) -> Any:
-        _only(name, options)
-        array = _plain(a)
-        flat = np.ravel(array) if axis is None else array
-        return accumulate(CALLS[ufunc], flat, axis or 0)
-
-    return cumulative
-
-
-#: What NumPy's own code would get wrong, or would not do, on objects.
-FUNCTIONS: dict[Any, Elementwise] = {
-    np.sum: _reduction("sum", functions.sum),
-    np.prod: _reduction("prod", functions.prod),
-    np.max: _reduction("max", functions.max),
-    np.amax: _reduction("amax", functions.max),
-    np.min: _reduction("min", functions.min),
-    np.amin: _reduction("amin", functions.min),
-    np.mean: _mean,
-    np.var: _var,
-    np.std: lambda *given, **options: functions.sqrt(_plain(_var(*given, **options))),
-    np.dot: _dot,
-    np.vdot: lambda a, b: _dot(np.ravel(a), np.ravel(b)),
-    np.inner: _inner,
-    np.outer: _outer,
-    np.einsum: _einsum,
-    np.where: _where,
-    np.clip: lambda a, a_min=None, a_max=None: _of_vars(_clip(_plain(a), a_min, a_max)),
-    np.cumsum: _cumulative("cumsum", np.add),
-    np.cumprod: _cumulative("cumprod", np.multiply),
-}
 #: What only moves elements: NumPy's own code does that right.
 STRUCTURAL: frozenset[Any] = frozenset(
     (
         np.append, np.array_split, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.block,
         np.broadcast_arrays, np.broadcast_to, np.column_stack, np.compress, np.concatenate,
         np.copy, np.copyto, np.delete, np.diag, np.diagflat, np.diagonal, np.diff, np.dsplit,
-        np.dstack,
-        np.empty_like, np.expand_dims, np.flip, np.fliplr, np.flipud, np.full_like, np.hsplit,
-        np.hstack, np.insert, np.kron, np.meshgrid, np.moveaxis, np.ndim, np.ones_like, np.pad,
-        np.ravel, np.repeat, np.reshape, np.resize, np.roll, np.rollaxis, np.rot90, np.shape,
-        np.size, np.split, np.squeeze, np.stack, np.swapaxes, np.take, np.take_along_axis, np.tile,
-        np.trace, np.transpose, np.trapezoid, np.tril, np.triu, np.vsplit, np.vstack,
-        np.zeros_like,
+        np.dstack, np.empty_like, np.expand_dims, np.flip, np.fliplr, np.flipud, np.full_like,
+        np.hsplit, np.hstack, np.insert, np.kron, np.meshgrid, np.moveaxis, np.ndim, np.ones_like,
+        np.pad, np.polyval, np.ravel, np.repeat, np.reshape, np.resize, np.roll, np.rollaxis,
+        np.rot90, np.shape, np.size, np.split, np.squeeze, np.stack, np.swapaxes, np.take,
+        np.take_along_axis, np.tile, np.trace, np.transpose, np.trapezoid, np.tril, np.triu,
+        np.vsplit, np.vstack, np.zeros_like,
     )
 )  # fmt: skip
 
 
-# ---- helpers ------------------------------------------------------------------------------------
+# ---- to objects and back -------------------------------------------------------------------------
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Take the translation off, so that NumPy's own loops run."""
     match value:
         case VarArray():
@@ -375,10 +266,10 @@ def _plain(value: Any) -> Any:
             return value
 
 
-def _of_vars(result: Any) -> Any:
+def of_vars(result: Any) -> Any:
     """Make arrays of objects arrays of Vars; a single element is itself."""
     if isinstance(result, (list, tuple)):
-        return type(result)(_of_vars(each) for each in result)
+        return type(result)(of_vars(each) for each in result)
     if not isinstance(result, np.ndarray) or result.dtype != object:
         return result
     return result.view(VarArray) if result.ndim else result[()]
@@ -397,17 +288,18 @@ def _array_of(value: Any) -> NDArray[Any]:
 
 
 def _axis(axis: Any, ndim: int) -> int:
-    if not -ndim <= axis < ndim:
-        raise ShapeError(f"axis {axis} is out of bounds for an array of {ndim} dimensions")
-    return int(axis) % ndim
+    place = operator.index(axis)
+    if not -ndim <= place < ndim:
+        raise ShapeError(f"axis {place} is out of bounds for an array of {ndim} dimensions")
+    return place % ndim
 
 
-def _only(name: str, options: dict[str, Any], *allowed: str) -> dict[str, Any]:
+def only(name: str, options: dict[str, Any], *allowed: str) -> dict[str, Any]:
     """Return the options that are allowed; others must say what holds without them."""
     for option, value in options.items():
         harmless = any(value is default for default in (None, np._NoValue, True))
         if option not in allowed and not harmless:
-            raise _unsupported(name, f"with {option}=")
+            raise unsupported(name, f"with {option}=")
     return {option: options[option] for option in allowed if option in options}
 
 
@@ -416,13 +308,9 @@ def _name(function: Any) -> str:
     return f"{module.removeprefix('numpy').lstrip('.')}.{function.__name__}".lstrip(".")
 
 
-def _unsupported(name: str, how: str = "") -> DTypeError:
+def unsupported(name: str, how: str = "") -> DTypeError:
+    """Name what has no translation."""
     return DTypeError(
         f"numpy.{name} {how}".rstrip() + " does not work on Vars; compose it of arithmetic and of "
         "the functions that tapegrad has (docs/ops.md)"
     )
-
-
-def enable() -> None:
-    """Let NumPy's functions and arrays of numbers meet single Vars."""
-    Var.__array_ufunc__ = lambda self, *arguments, **options: record_ufunc(*arguments, **options)  # type: ignore[attr-defined]

@@ -1,23 +1,26 @@
-"""Which round of a loop spoils its results: the rounds of its body, run one by one."""
+"""The rounds of a loop, run one by one: which of them spoils its results, or its derivatives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tapegrad import _core
-from tapegrad._core import Var
+from tapegrad._core import Var, functions
 from tapegrad.scalar.program import compile
 
+#: Values, or adjoints, of nodes by their place in the graph.
+Values = Mapping[int, float]
 
-class Spoilt(NamedTuple):
-    """The round in which a result of a loop is no longer finite."""
+
+class Round(NamedTuple):
+    """A round of a loop, as a graph of the body at a point."""
 
     outputs: list[Var]
-    """Results of the round that are not, as Vars of a graph of the body."""
+    """What to look at: results of the round, as Vars."""
     inputs: list[Var]
-    """What the body takes."""
+    """What the graph takes."""
     point: list[float]
     """The values it takes in that round."""
     step: int
@@ -26,43 +29,153 @@ class Spoilt(NamedTuple):
     """Whether a round has several steps."""
 
 
-def spoilt_round(var: Var, values: Mapping[int, float], dtype: str) -> Spoilt | None:
+class Rounds:
+    """A loop at a point: its body, and what each round takes and gives."""
+
+    def __init__(self, var: Var, values: Values, dtype: str) -> None:
+        """Take the loop that `var` is a result of, and the values of its operands."""
+        self._parts = _core.loop_parts(var)
+        self._values = values
+        self._dtype = dtype
+        self.outputs, _, self.inputs = self._parts["body"]
+        self.count: int = self._parts["count"]
+        self.carried = len(self._parts["carried"])
+        self.width = len(self.outputs) - self.carried
+        self.first = var.operands[0].index + 1
+        self.is_block = self._parts["steps"] > 1
+
+    def operands(self, kind: str) -> list[Var]:
+        """Return the operands of a kind: carried, shared or stepped."""
+        found: list[Var] = self._parts[kind]
+        return found
+
+    def step(self, place: int) -> int:
+        """Return the step of the scan that a round is, or begins with."""
+        parts = self._parts
+        passed = place if parts["direction"] > 0 else self.count - 1 - place
+        return int(parts["first_step"] + passed * parts["steps"])
+
+    def run(self) -> Iterator[tuple[list[float], list[float]]]:
+        """Yield what each round takes, and what it gives."""
+        parts = self._parts
+        program = compile(self.outputs, inputs=self.inputs, dtype=self._dtype)
+        carried, shared, stepped = (
+            [self._values[each.index] for each in self.operands(kind)]
+            for kind in ("carried", "shared", "stepped")
+        )
+        row = 0 if parts["start"] is None else int(self._values[parts["start"].index])
+        width, columns = len(stepped) // self.count, parts["columns"]
+        for place in range(self.count):
+            own = stepped[place * width : (place + 1) * width]
+            point = carried + shared + own + parts["table"][row * columns : (row + 1) * columns]
+            found = program(point).tolist()
+            yield point, found
+            carried = found[: self.carried]
+            row += parts["direction"]
+
+
+def spoilt_round(var: Var, values: Values, dtype: str) -> Round | None:
     """Find the round that spoils a result of a loop: its own, or the first that spoils a carry."""
-    parts = _core.loop_parts(var)
-    outputs, _, inputs = parts["body"]
-    program = compile(outputs, inputs=inputs, dtype=dtype)
-    count, width = len(parts["carried"]), len(outputs) - len(parts["carried"])
-    carried, shared, stepped = (
-        [values[each.index] for each in parts[kind]] for kind in ("carried", "shared", "stepped")
+    rounds = Rounds(var, values, dtype)
+    count = rounds.carried
+    result = var.index - rounds.first
+    last, own = (
+        divmod(result - count, rounds.width) if result >= count else (rounds.count - 1, result)
     )
-    result = var.index - var.operands[0].index - 1
-    last, own = divmod(result - count, width) if result >= count else (parts["count"] - 1, result)
-    row = 0 if parts["start"] is None else int(values[parts["start"].index])
-    for place in range(last + 1):
-        point = carried + shared + _piece(stepped, place, parts["count"]) + _row(parts, row)
-        found = program(point).tolist()
+    for place, (point, found) in enumerate(rounds.run()):
         spoilt = [
-            k for k in range(count) if math.isfinite(carried[k]) and not math.isfinite(found[k])
+            k for k in range(count) if math.isfinite(point[k]) and not math.isfinite(found[k])
         ]
         if not spoilt and place == last and result >= count:
             spoilt = [count + own]
         if spoilt:
-            step = parts["first_step"] + place * parts["steps"]
-            guilty = [outputs[k] for k in spoilt]
-            return Spoilt(guilty, inputs, point, step, parts["steps"] > 1)
-        carried = found[:count]
-        row += parts["direction"]
+            guilty = [rounds.outputs[k] for k in spoilt]
+            return Round(guilty, rounds.inputs, point, rounds.step(place), rounds.is_block)
+        if place == last:
+            break
     return None
 
 
-def _piece(stepped: list[float], place: int, count: int) -> list[float]:
-    """Return the operands of one round."""
-    width = len(stepped) // count
-    return stepped[place * width : (place + 1) * width]
+class WayBack:
+    """The rounds of a loop from the last to the first, with the adjoints that each is given.
+
+    The derivative of a round is that of one number: the sum of its results times their adjoints.
+    """
+
+    def __init__(
+        self, var: Var, values: Values, adjoints: Values, dtype: str, *, masked: bool
+    ) -> None:
+        """Go back over a loop whose results have these adjoints, 0 where they are left out.
+
+        `masked` tells that an adjoint of 0 wins against any slope, as it does below a `where`.
+        """
+        rounds = Rounds(var, values, dtype)
+        self._rounds = rounds
+        self._points = [point for point, _ in rounds.run()]
+        graph = rounds.outputs[0].graph
+        seeds = [graph.input() for _ in rounds.outputs]
+        pairs = zip(seeds, rounds.outputs, strict=True)
+        self._products = [seed * output for seed, output in pairs]
+        self._total: Var = functions.sum(
+            [
+                functions.where(functions.ne(seed, 0.0), product, 0.0) if masked else product
+                for seed, product in zip(seeds, self._products, strict=True)
+            ]
+        )
+        self._inputs = [*rounds.inputs, *seeds]
+        self._given, self._found = self._go_back(adjoints, dtype)
+
+    def _go_back(self, adjoints: Values, dtype: str) -> tuple[list[list[float]], list[list[float]]]:
+        """Return the adjoints that each round is given, and those of what it takes."""
+        rounds = self._rounds
+        wrt = rounds.inputs
+        program = compile(_core.gradient(self._total, wrt), inputs=self._inputs, dtype=dtype)
+        results = [
+            adjoints.get(rounds.first + k, 0.0)
+            for k in range(rounds.carried + rounds.count * rounds.width)
+        ]
+        carried, given, found = results[: rounds.carried], [], []
+        for place in range(rounds.count - 1, -1, -1):
+            begin = rounds.carried + place * rounds.width
+            given.append(carried + results[begin : begin + rounds.width])
+            found.append(program(self._points[place] + given[-1]).tolist())
+            carried = found[-1][: rounds.carried]
+        return given[::-1], found[::-1]
+
+    def entries(self, by: Var) -> Iterator[tuple[int, int]]:
+        """Yield rounds, and which of their inputs: where the adjoint of an operand is spoilt."""
+        rounds = self._rounds
+        kinds = [
+            [(0, k) for k in _places(rounds.operands("carried"), by)],
+            [
+                (place, rounds.carried + k)
+                for k in _places(rounds.operands("shared"), by)
+                for place in range(rounds.count - 1, -1, -1)
+            ],
+            [self._stepped(k) for k in _places(rounds.operands("stepped"), by)],
+        ]
+        for place, k in (entry for kind in kinds for entry in kind):
+            if not math.isfinite(self._found[place][k]):
+                yield place, k
+
+    def _stepped(self, k: int) -> tuple[int, int]:
+        rounds = self._rounds
+        width = len(rounds.operands("stepped")) // rounds.count
+        return k // width, rounds.carried + len(rounds.operands("shared")) + k % width
+
+    def round(self, place: int) -> Round:
+        """Return a round as the number whose derivative it is."""
+        point = self._points[place] + self._given[place]
+        rounds = self._rounds
+        return Round([self._total], self._inputs, point, rounds.step(place), rounds.is_block)
+
+    def before(self, place: int, var: Var) -> tuple[int, int] | None:
+        """Return the round that spoilt an adjoint, if `var` is what brought it here."""
+        for k, product in enumerate(self._products[: self._rounds.carried]):
+            if product.index == var.index and place + 1 < self._rounds.count:
+                return (place + 1, k)
+        return None
 
 
-def _row(parts: Mapping[str, Any], row: int) -> list[float]:
-    """Return the numbers of one round."""
-    columns = parts["columns"]
-    numbers: list[float] = parts["table"][row * columns : (row + 1) * columns]
-    return numbers
+def _places(operands: Sequence[Var], var: Var) -> list[int]:
+    return [k for k, operand in enumerate(operands) if operand.index == var.index]

@@ -22,7 +22,7 @@ from tapegrad.errors import DTypeError
 from tapegrad.scalar.nodes import formula, label, live, made_from, of_one_graph, operation
 from tapegrad.scalar.program import Program, as_vars, compile
 from tapegrad.scalar.replay import Function, as_point, record
-from tapegrad.scalar.rounds import spoilt_round
+from tapegrad.scalar.rounds import Round, WayBack, spoilt_round
 
 #: Values of nodes by their place in the graph.
 Values: TypeAlias = dict[int, float]
@@ -106,7 +106,7 @@ def locate_nonfinite(
         inputs: As for `compile`.
         dtype: The type to compute in: much overflows in float32 only. A program has its own.
 
-    In a scan the values are followed into the step that spoils them; derivatives are not.
+    In a scan values and derivatives are followed into the step that spoils them.
 
     Example:
         >>> import tapegrad as tg
@@ -188,13 +188,11 @@ class _Search:
         spoilt = spoilt_round(var, values, self._dtype)
         if spoilt is None:
             return None
-        found = _Search(spoilt.point, spoilt.inputs, self._dtype).forward(spoilt.outputs)
-        if found is None:
-            return None
-        steps = found.steps or (0,)
-        if spoilt.is_block:  # of the same scan
-            return replace(found, output=position, steps=(spoilt.step + steps[0], *steps[1:]))
-        return replace(found, output=position, steps=(spoilt.step, *found.steps))
+        found = self._in(spoilt).forward(spoilt.outputs)
+        return None if found is None else _of_round(found, spoilt, position)
+
+    def _in(self, spoilt: Round) -> _Search:
+        return _Search(spoilt.point, spoilt.inputs, self._dtype)
 
     def backward(self, outputs: Sequence[Var], wrt: Sequence[Var]) -> NonFinite | None:
         """Search the derivatives of all outputs, whose values are finite."""
@@ -223,6 +221,8 @@ class _Search:
         # Behind a `where` an adjoint of 0 keeps a slope that is not finite from doing harm.
         felt = [user for user in guilty if by_place[user.index] != 0]
         var = (felt or guilty or users[by.index])[0]
+        if operation(var) == "loop" and (within := self._behind_rounds(var, by, by_place)):
+            return replace(within, output=position)
         return NonFinite(
             "backward",
             var,
@@ -233,6 +233,33 @@ class _Search:
             by,
             not guilty,
         )
+
+    def _behind_rounds(self, var: Var, by: Var, adjoints: Values) -> NonFinite | None:
+        """Search the rounds of a loop for what spoils the adjoint of its operand."""
+        values = self._values(made_from(var))
+        for masked in (True, False):  # whether a `where` keeps adjoints of 0 what they are
+            way = WayBack(var, values, adjoints, self._dtype, masked=masked)
+            for place, k in way.entries(by):
+                return self._along(way, place, k)
+        return None
+
+    def _along(self, way: WayBack, place: int, k: int) -> NonFinite:
+        """Go from round to round, as long as a spoilt adjoint came from the one behind."""
+        while True:
+            spoilt = way.round(place)
+            found = self._in(spoilt)._behind(spoilt.outputs[0], 0, spoilt.inputs[k])
+            came_from = way.before(place, found.var)
+            if came_from is None:
+                return _of_round(found, spoilt, 0)
+            place, k = came_from
+
+
+def _of_round(found: NonFinite, spoilt: Round, position: int) -> NonFinite:
+    """Tell the step of what was found in a round."""
+    if spoilt.is_block:  # of the same scan
+        step, *inner = found.steps or (0,)
+        return replace(found, output=position, steps=(spoilt.step + step, *inner))
+    return replace(found, output=position, steps=(spoilt.step, *found.steps))
 
 
 def _origin(var: Var, values: Values) -> Var:

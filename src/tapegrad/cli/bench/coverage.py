@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tapegrad.cli import exit_codes
-from tapegrad.cli.bench.options import names, say
+from tapegrad.cli.bench.options import names_in, say
 
 if TYPE_CHECKING:
     from tapegrad.bench.coverage import Coverage
@@ -42,7 +42,7 @@ def coverage(
         raise UnknownNameError("format", format, FORMATS)
     chosen = suites.find(suite)
     cases = smallest(chosen)
-    asked = find_all(names("frameworks", frameworks) or chosen.frameworks)
+    asked = find_all(names_in("frameworks", frameworks) or chosen.frameworks)
     found = []
     for contender in asked:
         say(f"{contender.name}: tracing {len(cases)} cases …")

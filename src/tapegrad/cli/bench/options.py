@@ -101,27 +101,23 @@ RateOption = Annotated[
     float,
     typer.Option(metavar="SHARE", help="Share of the alarms that may be false. Default: 0.05."),
 ]
-#: Options that hold several names.
-LISTS = ("frameworks", "filter", "sizes", "phases")
 
 
 def given(**options: Any) -> dict[str, Any]:
     """Return the options that were given; the others are left to the library."""
-    split = {name: names(name, options[name]) or None for name in LISTS}
+    from tapegrad.bench.driver import NAMES
+
+    split = {name: names_in(name, options[name]) or None for name in NAMES}
     return {name: value for name, value in (options | split).items() if value is not None}
 
 
-def names(kind: str, texts: str | list[str] | None) -> list[str]:
-    """Split names at commas."""
-    from tapegrad.bench.errors import BenchError
+def names_in(option: str, texts: str | list[str] | None) -> list[str]:
+    """Split what an option was given, once or several times, into names."""
+    from tapegrad.bench.driver import names
 
     if texts is None or texts == []:
         return []
-    given = [texts] if isinstance(texts, str) else texts
-    found = [name.strip() for text in given for name in text.split(",") if name.strip()]
-    if not found:
-        raise BenchError(f"--{kind} names nothing; separate names by commas.")
-    return found
+    return names(f"--{option}", *([texts] if isinstance(texts, str) else texts))
 
 
 def check_chart(file: Path | None) -> None:
