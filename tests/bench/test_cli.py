@@ -501,3 +501,15 @@ def test_an_installation_without_network_ends_with_5(tmp_path: Path) -> None:
     assert found.returncode == 5, found.stderr
     assert "is there a network?" in found.stderr
     assert "not installed" in call(tmp_path, "bench", "frameworks").stdout
+
+
+def test_a_suite_runs_without_the_frameworks_that_are_not_installed(tmp_path: Path) -> None:
+    found = call(
+        tmp_path, "bench", "run", "operators", "--filter", "exp", "--sizes", "small",
+        "--phases", "forward", "--processes", "1", "--rounds", "1",
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    missing = "torch, jax, tensorflow, mxnet, which are not installed"
+    assert f"Without {missing}: tapegrad bench frameworks install torch jax" in found.stderr
+    assert "tapegrad" in found.stdout and "numpy" in found.stdout
+    assert "not measured" not in found.stdout

@@ -197,7 +197,7 @@ def test_the_overview_shows_every_module() -> None:
     assert {name: names.count(name) for name in names} == {
         name: len(overview.MODULE_SIZES) for name, _ in modules.LABELS.values()
     }
-    assert overview.SUITE.at_level["layer"] == ("torch", "jax", "numpy")
+    assert overview.SUITE.at_level["layer"] == ("torch", "tapegrad", "jax", "numpy")
 
 
 # Layers of CNNs

@@ -169,7 +169,7 @@ def programs(draw: st.DrawFn) -> tuple[Function, list[int]]:
 @given(programs())
 def test_random_programs_may_work_in_place(program: tuple[Function, list[int]]) -> None:
     function, places = program
-    four = {name: None for name in "abcd"}
+    four = dict.fromkeys("abcd")
     named = eval(f"lambda {', '.join(four)}: function({', '.join(four)})", {"function": function})
     check_in_place(named, [numbers(k, 150) for k in range(4)], places)
 

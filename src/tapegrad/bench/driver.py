@@ -401,7 +401,9 @@ class _Driver:
         self._store = store
         self._listener = listener
         self._cases = select(suite, options)
-        self._contenders = frameworks.find_all(options.frameworks or suite.frameworks)
+        self._contenders = frameworks.find_all(
+            options.frameworks or frameworks.installed(suite.frameworks)
+        )
         self._resumed = record is not None
         self._run = record or Run(
             id=f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",

@@ -136,6 +136,12 @@ def find_all(names: Iterable[str]) -> list[Contender]:
     return list(found.values())
 
 
+def installed(names: Iterable[str]) -> list[str]:
+    """Return those of a suite's own contenders that are there; all where none is, to say so."""
+    every = list(names)
+    return [name for name in every if find(name).interpreter() is not None] or every
+
+
 def absolute(name: str) -> str:
     """Return what means the same file in any folder; a file that is not there has no other name."""
     file = _parts(name)[0]

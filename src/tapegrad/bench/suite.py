@@ -35,7 +35,7 @@ class Suite:
     summary: str
     cases: tuple[Case, ...]
     #: Contenders if the user names none; the first is what the others are compared with.
-    frameworks: tuple[str, ...] = ("torch", "jax", "numpy")
+    frameworks: tuple[str, ...] = ("torch", "tapegrad", "jax", "tensorflow", "mxnet", "numpy")
     #: Who takes part at a level (`graph`, `operator`, …), where not everybody does.
     at_level: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: The same by size: who takes minutes for a large case is left out of it.

@@ -76,6 +76,6 @@ SUITE = Suite(
     name="cnn-models",
     summary="VGG 16 and 19, ResNet 18 to 152: training and inference at 224 pixels",
     cases=tuple(_cases()),
-    frameworks=("torch", "jax", "tensorflow"),
+    frameworks=("torch", "tapegrad", "jax", "tensorflow", "mxnet"),
     defaults={"threads": 2, "timeout": 600.0},
 )

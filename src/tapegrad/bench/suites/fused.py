@@ -132,5 +132,5 @@ SUITE = Suite(
     name="fused",
     summary="fused operators against the sum of their parts: forward, backward and inference",
     cases=tuple({case.key: case for case in _cases()}.values()),  # some share a part
-    frameworks=("torch", "torch-compile", "jax", "tensorflow"),
+    frameworks=("torch", "torch-compile", "tapegrad", "jax", "tensorflow", "mxnet"),
 )

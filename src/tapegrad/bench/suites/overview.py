@@ -29,7 +29,7 @@ SCALAR = (
     "tapegrad-batch",
     "tapegrad-batch-float32",
 )
-TENSOR = ("torch", "jax", "numpy")
+TENSOR = ("torch", "tapegrad", "jax", "numpy")
 #: The large ones would take as long as all the rest.
 MODULE_SIZES = ("small", "medium")
 

@@ -105,6 +105,8 @@ def run(
     )
     _check(suite, resume, options)
     check_chart(chart)
+    if suite is not None and resume is None and not options.get("frameworks"):
+        _tell_who_is_missing(suite)
     measure(suite or "", _run_of(suite, resume), options, store, chart, verbose=verbose)
 
 
@@ -119,6 +121,20 @@ def _check(suite: str | None, resume: str | None, options: dict[str, Any]) -> No
         raise BenchError(
             f"Which suite? There are: {', '.join(suites.names())}. "
             "A path to a suite file works too, and --resume goes on with a run."
+        )
+
+
+def _tell_who_is_missing(suite: str) -> None:
+    """Name the suite's own contenders that take no part, and how they would."""
+    from tapegrad.bench import suites
+    from tapegrad.bench.frameworks import installed
+
+    names = suites.find(suite).frameworks
+    here = installed(names)
+    if missing := [name for name in names if name not in here]:
+        say(
+            f"Without {', '.join(missing)}, which {'are' if missing[1:] else 'is'} not installed: "
+            f"tapegrad bench frameworks install {' '.join(missing)}"
         )
 
 
