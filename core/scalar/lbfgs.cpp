@@ -11,12 +11,13 @@ constexpr double sufficient = 1e-4;  ///< part of the descent that the slope pro
 constexpr double flatter = 0.9;      ///< part of the slope that may be left
 constexpr double curved = 1e-12;     ///< cosine of step and change of gradient that is kept
 constexpr int most_looks = 30;       ///< in one line search
+constexpr std::size_t most_pairs = 1u << 31;  ///< more than there is room for
 
 }  // namespace
 
 Lbfgs::Lbfgs(Numbers<double> start, const Bounds& bounds, const Stops& stops, std::size_t memory)
     : Search(std::move(start), bounds, stops),
-      memory_(std::max<std::size_t>(memory, 1)),
+      memory_(std::clamp<std::size_t>(memory, 1, most_pairs)),
       direction_(padded()),
       free_(padded(), 1.0) {}
 

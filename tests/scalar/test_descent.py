@@ -98,7 +98,7 @@ def test_lbfgs_solves_linear_equations(condition: float) -> None:
     np.testing.assert_allclose(found.x, wanted, atol=1e-7)
 
 
-@pytest.mark.parametrize("memory", [1, 3, 50])
+@pytest.mark.parametrize("memory", [1, 3, 50, 2**64 - 1])
 def test_lbfgs_works_with_any_memory(memory: int) -> None:
     found = valley(10).minimize(start(10), "lbfgs", steps=3000, memory=memory, ftol=0.0)
     np.testing.assert_allclose(found.x, np.ones(10), atol=1e-6)
