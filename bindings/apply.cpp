@@ -6,6 +6,7 @@
 #include <structmember.h>
 
 #include <cstddef>
+#include <exception>
 #include <new>
 #include <string>
 #include <vector>
@@ -189,6 +190,8 @@ PyObject* call_op(PyObject* self, PyObject* const* arguments, std::size_t count,
         error.restore();
     } catch (const std::bad_alloc&) {
         PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
     }
     return nullptr;
 }

@@ -182,10 +182,10 @@ def _alike(condition: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     """Return numbers as tensors of the type of the other operand."""
     from tapegrad.tensors.creation import scalar_like
 
-    like: Any = a if isinstance(a, TensorBase) else b if isinstance(b, TensorBase) else condition
-    if not isinstance(like, TensorBase):
-        raise DTypeError(f"where: expected a tensor as condition, got {type(like).__name__}")
-    return scalar_like(a, like), scalar_like(b, like)
+    tensors: list[Any] = [x for x in (a, b, condition) if isinstance(x, TensorBase)]
+    if not tensors:
+        raise DTypeError(f"where: expected a tensor as condition, got {type(condition).__name__}")
+    return scalar_like(a, tensors[0]), scalar_like(b, tensors[0])
 
 
 @composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))

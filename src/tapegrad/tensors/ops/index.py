@@ -99,10 +99,12 @@ def _item(each: Any) -> Any:
     if isinstance(each, TensorBase):
         if each._array.dtype.kind == "f":
             raise DTypeError(f"x[...]: expected whole numbers or a mask as index, got {each.dtype}")
-        array = each._device.to_numpy(each._array)
-        return array if array.ndim or array.dtype.kind == "b" else int(array)
+        each = each._device.to_numpy(each._array)
     if isinstance(each, (list, np.ndarray)):
-        return np.asarray(each, dtype=np.int64) if not len(each) else np.asarray(each)
+        array = np.asarray(each)
+        if not array.size and array.dtype.kind == "f":  # of an empty list
+            array = array.astype(np.int64)
+        return array if array.ndim or array.dtype.kind == "b" else int(array)
     if each is None or each is Ellipsis or isinstance(each, (slice, bool)):
         return np.asarray(each) if isinstance(each, bool) else each
     try:
