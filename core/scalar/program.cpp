@@ -10,6 +10,7 @@
 #include "lower.h"
 #include "schedule.h"
 #include "slots.h"
+#include "uniform.h"
 
 namespace tapegrad {
 namespace {
@@ -150,6 +151,24 @@ std::vector<NodeId> with_derivatives(Graph& graph, std::span<const NodeId> outpu
     return targets;
 }
 
+/// Per value, whether it is one number for all lanes of a pinned program.
+std::vector<char> uniform_values(const Lowered& lowered, const std::vector<char>& shared) {
+    std::vector<char> out(lowered.values, false);
+    for (const SlotValue& constant : lowered.constants) out[constant.slot] = true;
+    for (std::size_t k = 0; k < shared.size(); ++k)
+        if (lowered.inputs[k] != no_value) out[lowered.inputs[k]] = shared[k];
+    return out;
+}
+
+/// The kernel of an instruction of a pinned program.
+std::uint16_t pinned_kernel(const Lowered& lowered, const Instruction& i,
+                            const std::vector<char>& uniform) {
+    std::uint32_t bits = 0;
+    for (std::uint32_t k = 0; k < std::min<std::uint32_t>(i.words, uniform_operands); ++k)
+        if (uniform[lowered.operands[i.operands + k]]) bits |= 1u << k;
+    return with_uniform(i.kernel, i.words, bits);
+}
+
 }  // namespace
 
 std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<const NodeId> outputs,
@@ -162,7 +181,7 @@ std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<co
 std::shared_ptr<Program> Program::make(const Graph& graph, std::span<const NodeId> outputs,
                                        std::span<const NodeId> wrt, bool with_gradient,
                                        std::span<const NodeId> inputs, std::vector<Guard> guards,
-                                       bool pinned) {
+                                       const std::vector<char>* pinned) {
     std::shared_ptr<Program> program(new Program());
     Stopwatch watch(program->stats_);
 
@@ -230,13 +249,11 @@ std::shared_ptr<const Program> Program::guard_program() const {
     return make(*guards.graph, guards.outputs, {}, false, guards.inputs, {});
 }
 
-std::shared_ptr<const Program> Program::pinned() const {
+std::shared_ptr<const Program> Program::pinned(const std::vector<char>& shared) const {
     if (!guards_.empty() || !loops_.empty() || !customs_.empty()) return nullptr;
-    const auto made = derived("pinned", [&] {
-        const Opened nodes = open();
-        return make(*nodes.graph, nodes.outputs, nodes.wrt, !nodes.wrt.empty(), nodes.inputs, {},
-                    true);
-    });
+    const Opened nodes = open();
+    const auto made =
+        make(*nodes.graph, nodes.outputs, nodes.wrt, !nodes.wrt.empty(), nodes.inputs, {}, &shared);
     return made->code_.wide ? nullptr : made;
 }
 
@@ -286,7 +303,7 @@ Expanded Program::expanded() const {
 }
 
 void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slots& slots,
-                     bool pinned) {
+                     const std::vector<char>* pinned) {
     slots_ = total_slots_ = slots.count;
     for (const SlotValue& constant : lowered.constants)
         constants_.push_back({slots.of[constant.slot], constant.value});
@@ -299,13 +316,15 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
     encode_loops(lowered);
     const bool narrow = fits_narrow(lowered, slots.count);
     const std::uint32_t max_count = pinned ? 1 : narrow ? 0xffff : 0xffffffff;
+    const std::vector<char> uniform =
+        pinned ? uniform_values(lowered, *pinned) : std::vector<char>();
     words_.reserve(lowered.operands.size() + lowered.instructions.size() * 4);
     for (const RunSpan& span : schedule.runs) {
-        const Instruction& first = lowered.instructions[schedule.order[span.first]];
         for (std::uint32_t k = 0; k < span.count; ++k) {
-            if (k % max_count == 0)
-                begin_run(first, span.independent, std::min(max_count, span.count - k));
             const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
+            const std::uint16_t kernel = pinned ? pinned_kernel(lowered, i, uniform) : i.kernel;
+            if (k % max_count == 0)
+                begin_run(kernel, i, span.independent, std::min(max_count, span.count - k));
             for (std::uint32_t r = 0; r < (has_row(i.kernel) ? 1 : i.results); ++r)
                 words_.push_back(slots.of[i.first_result + r]);
             // The y of softmax_vjp are in a row: their first slot stands for all.
@@ -347,11 +366,12 @@ void Program::encode_loops(const Lowered& lowered) {
                                  custom.get()});
 }
 
-void Program::begin_run(const Instruction& first, bool independent, std::uint32_t count) {
+void Program::begin_run(std::uint16_t kernel, const Instruction& first, bool independent,
+                        std::uint32_t count) {
     const RunForm form = count == 1 ? run_alone : independent ? run_independent : run_dependent;
-    words_.push_back(first.kernel + form * std::uint32_t{kernel_count});
+    words_.push_back(kernel + form * std::uint32_t{kernel_count});
     if (form != run_alone) words_.push_back(count);
-    if (!is_open(first.kernel)) return;
+    if (!is_open(kernel)) return;
     words_.push_back(first.n);
     words_.push_back(first.m);
 }

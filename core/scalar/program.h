@@ -64,9 +64,10 @@ class Program {
     std::shared_ptr<const Program> guard_program() const;
     std::span<const Guard> guards() const { return guards_; }
     /// The same program over slots that may lie in a caller's arrays: inputs and outputs have slots
-    /// of their own, and every instruction is a run. None for programs with loops, guards or
-    /// functions from outside, and for those with more slots than 16 bits count.
-    std::shared_ptr<const Program> pinned() const;
+    /// of their own, every instruction is a run, and inputs k with shared[k] are one number for all
+    /// lanes. None for programs with loops, guards or functions from outside, and for those with
+    /// more slots than 16 bits count.
+    std::shared_ptr<const Program> pinned(const std::vector<char>& shared) const;
     /// Of a pinned program.
     const Lifetimes& lifetimes() const { return lifetimes_; }
     /// A program that is made from this one, once per key: bodies of derivatives of loops.
@@ -97,12 +98,13 @@ class Program {
     static std::shared_ptr<Program> make(const Graph& graph, std::span<const NodeId> outputs,
                                          std::span<const NodeId> wrt, bool with_gradient,
                                          std::span<const NodeId> inputs, std::vector<Guard> guards,
-                                         bool pinned = false);
+                                         const std::vector<char>* pinned = nullptr);
     void encode_loops(const struct Lowered& lowered);
     Opened open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const;
     void encode(const struct Lowered& lowered, const struct Schedule& schedule,
-                const struct Slots& slots, bool pinned);
-    void begin_run(const struct Instruction& first, bool independent, std::uint32_t count);
+                const struct Slots& slots, const std::vector<char>* pinned);
+    void begin_run(std::uint16_t kernel, const struct Instruction& first, bool independent,
+                   std::uint32_t count);
     void view();
 
     std::vector<std::uint16_t> narrow_;  ///< the stream, if 16 bits do

@@ -183,12 +183,13 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
 }
 
 template <class T>
-const Runner<T>* Runner<T>::pinned() const {
-    std::call_once(pinned_once_, [&] {
-        if (auto program = program_->pinned())
-            pinned_ = std::make_unique<Runner>(std::move(program));
-    });
-    return pinned_.get();
+const Runner<T>* Runner<T>::pinned(const std::vector<char>& shared) const {
+    std::lock_guard lock(parts_mutex_);
+    auto [place, is_new] = pinned_.try_emplace(shared);
+    if (is_new)
+        if (auto program = program_->pinned(shared))
+            place->second = std::make_unique<Runner>(std::move(program));
+    return place->second.get();
 }
 
 template <class T>

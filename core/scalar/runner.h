@@ -116,8 +116,8 @@ class Runner {
     void sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
                        std::vector<T>& totals, Collect collect) const;
 
-    /// The pinned program's runner, or null if there is none.
-    const Runner* pinned() const;
+    /// The runner of the pinned program with these inputs shared, or null if there is none.
+    const Runner* pinned(const std::vector<char>& shared) const;
 
     /// A workspace of this width, new or used before; returned when the lease ends.
     class Lease {
@@ -155,8 +155,7 @@ class Runner {
     mutable std::mutex mutex_, parts_mutex_;
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
     mutable std::map<std::vector<char>, std::unique_ptr<Parts>> parts_;  ///< by shared inputs
-    mutable std::once_flag pinned_once_;
-    mutable std::unique_ptr<Runner> pinned_;
+    mutable std::map<std::vector<char>, std::unique_ptr<Runner>> pinned_;
 };
 
 template <class T>

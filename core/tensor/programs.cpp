@@ -11,18 +11,25 @@ namespace {
 
 // ---- on arrays --------------------------------------------------------------------------------
 
-/// What a block of all slots may take. All of it has to stay in the first-level cache together with
-/// what is fetched ahead: a step of Adam on a million floats takes 0.5 ms with blocks of 6 to 10
-/// KB, 0.7 with 13 KB and 1.2 with 26 KB, of a cache of 32.
-constexpr std::size_t block_bytes = 12 * 1024;
+/// What a block of all slots that change from lane to lane may take. It has to stay in the
+/// first-level cache together with what is fetched ahead, and large arrays begin at pages, so their
+/// blocks want the same few places there. Steps on a million floats, by bytes in a block, us:
+///
+///                                4 KB   6 KB   8 KB   12 KB
+///     SGD with momentum           216    200    197     184
+///     Adam                        600    585    640     700
+///     Adam with amsgrad           800    720    900    1200
+///     RMSprop, all options        900    900   1200    1550
+constexpr std::size_t block_bytes = 6 * 1024;
 
 /// Elements in a block: enough that finding an instruction costs little beside running it, unless
 /// the program is a large one, whose slots are to stay in the second-level cache.
 template <class T>
-int pinned_width(const Runner<T>& runner) {
+int pinned_width(const Runner<T>& runner, std::size_t uniform_slots) {
     constexpr std::size_t line = 64 / sizeof(T), enough = 8 * line, most = block_size;
     const std::size_t least = std::min(enough, static_cast<std::size_t>(runner.width()));
-    const std::size_t fit = block_bytes / (sizeof(T) * runner.program().total_slots());
+    const std::size_t slots = runner.program().total_slots() - uniform_slots;
+    const std::size_t fit = block_bytes / (sizeof(T) * std::max<std::size_t>(slots, 1));
     return static_cast<int>(std::clamp(fit / line * line, least, most));
 }
 
@@ -31,7 +38,9 @@ int pinned_width(const Runner<T>& runner) {
 template <class T>
 class OnArrays {
    public:
-    OnArrays(const Program& program, const Merged& merged);
+    OnArrays(const Program& program, const Merged& merged, const std::vector<char>& shared);
+    /// Slots of constants and of inputs that are one number.
+    std::size_t uniform_slots() const { return program_.code().constant_count + shared_.size(); }
     /// Where all slots lie; numbers that all elements share are in place.
     std::vector<T*> begin(const Workspace<T>& workspace) const;
     /// Computes elements [first, first + count).
@@ -42,10 +51,10 @@ class OnArrays {
     struct Item {
         const Strided& array;
         std::uint32_t slot;
-        bool direct;  ///< the slot lies in the array
-        bool own;     ///< the slot is no other item's, nor a constant's
     };
 
+    void add_input(std::size_t k, bool shared);
+    void add_output(std::size_t k);
     /// Whether an output takes the memory of input `k` before that is read for the last time.
     bool is_overwritten(std::size_t k) const;
     /// Whether no other output has elements in common with this one.
@@ -61,32 +70,41 @@ class OnArrays {
     std::span<const Strided> results() const {
         return std::span(merged_.arrays).subspan(program_.code().input_count);
     }
-    /// Runs `lanes`, the first `count` of which are elements [first, first + count). If that is not
-    /// all of them, no slot lies in an array.
-    void run_lanes(const Workspace<T>& workspace, std::vector<T*>& slots, std::int64_t first,
-                   std::int64_t count, int lanes) const;
+    /// Whole vectors of elements, and fewer than one: the latter with all slots in the workspace.
+    void run_whole(std::vector<T*>& slots, std::int64_t first, std::int64_t count) const;
+    void run_rest(const Workspace<T>& workspace, std::vector<T*>& slots, std::int64_t first,
+                  std::int64_t count) const;
 
     const Program& program_;
     const Merged& merged_;
-    std::vector<Item> inputs_, shared_, outputs_;
+    std::vector<Item> inputs_, outputs_, shared_;
+    std::vector<Item> direct_, gathered_, scattered_;  ///< of inputs and outputs
 };
 
 template <class T>
-OnArrays<T>::OnArrays(const Program& program, const Merged& merged)
+OnArrays<T>::OnArrays(const Program& program, const Merged& merged, const std::vector<char>& shared)
     : program_(program), merged_(merged) {
-    const Code& code = program.code();
-    for (std::uint32_t k = 0; k < code.input_count; ++k) {
-        if (code.inputs[k] == no_slot) continue;
-        const Strided& array = merged.arrays[k];
-        const bool direct = is_direct(array) && !is_overwritten(k);
-        const bool shared = !direct && is_single(merged.extent, array);
-        (shared ? shared_ : inputs_).push_back({array, code.inputs[k], direct, true});
-    }
-    for (std::uint32_t k = 0; k < code.output_count; ++k) {
-        const bool own = program.lifetimes().writes[k] != at_end;
-        const bool direct = own && is_direct(results()[k]) && is_alone(k);
-        outputs_.push_back({results()[k], code.outputs[k], direct, own});
-    }
+    for (std::size_t k = 0; k < program.code().input_count; ++k)
+        if (program.code().inputs[k] != no_slot) add_input(k, shared[k]);
+    for (std::size_t k = 0; k < program.code().output_count; ++k) add_output(k);
+}
+
+template <class T>
+void OnArrays<T>::add_input(std::size_t k, bool shared) {
+    const Item item{merged_.arrays[k], program_.code().inputs[k]};
+    if (shared) return shared_.push_back(item);
+    inputs_.push_back(item);
+    const bool direct = is_direct(item.array) && !is_overwritten(k);
+    (direct ? direct_ : gathered_).push_back(item);
+}
+
+template <class T>
+void OnArrays<T>::add_output(std::size_t k) {
+    const Item item{results()[k], program_.code().outputs[k]};
+    outputs_.push_back(item);
+    const bool has_slot = program_.lifetimes().writes[k] != at_end;
+    const bool direct = has_slot && is_direct(item.array) && is_alone(k);
+    (direct ? direct_ : scattered_).push_back(item);
 }
 
 template <class T>
@@ -121,40 +139,43 @@ std::vector<T*> OnArrays<T>::begin(const Workspace<T>& workspace) const {
 template <class T>
 void OnArrays<T>::run(const Workspace<T>& workspace, std::vector<T*>& slots, std::int64_t first,
                       std::int64_t count) const {
-    const int native = kernels<T>().native_lanes;
-    const std::int64_t rest = count % native, whole = count - rest;
-    if (whole) run_lanes(workspace, slots, first, whole, static_cast<int>(whole));
-    if (rest) run_lanes(workspace, slots, first + whole, rest, native);
+    const std::int64_t rest = count % kernels<T>().native_lanes, whole = count - rest;
+    if (whole) run_whole(slots, first, whole);
+    if (rest) run_rest(workspace, slots, first + whole, rest);
 }
 
 template <class T>
-void OnArrays<T>::run_lanes(const Workspace<T>& workspace, std::vector<T*>& slots,
-                            std::int64_t first, std::int64_t count, int lanes) const {
-    const bool whole = count == lanes;
-    const auto place = [&](const Item& item) {
-        return slots[item.slot] = item.direct && whole
-                                      ? reinterpret_cast<T*>(item.array.data) + first
-                                      : workspace.slot(item.slot);
-    };
+void OnArrays<T>::run_whole(std::vector<T*>& slots, std::int64_t first, std::int64_t count) const {
+    for (const Item& item : direct_)
+        slots[item.slot] = reinterpret_cast<T*>(item.array.data) + first;
+    for (const Item& item : gathered_)
+        gather(merged_.extent, item.array, first, count, slots[item.slot]);
+    kernels<T>().run_arrays(program_.code(), slots.data(), static_cast<int>(count));
+    for (const Item& item : scattered_)
+        scatter(merged_.extent, item.array, first, count, slots[item.slot]);
+}
+
+template <class T>
+void OnArrays<T>::run_rest(const Workspace<T>& workspace, std::vector<T*>& slots,
+                           std::int64_t first, std::int64_t count) const {
+    const int lanes = kernels<T>().native_lanes;
+    for (const Item& item : direct_) slots[item.slot] = workspace.slot(item.slot);
     for (const Item& item : inputs_) {
-        T* slot = place(item);
-        if (item.direct && whole) continue;
+        T* slot = slots[item.slot];
         gather(merged_.extent, item.array, first, count, slot);
         std::fill(slot + count, slot + lanes, slot[0]);
     }
-    for (const Item& item : outputs_)
-        if (item.own) place(item);
     kernels<T>().run_arrays(program_.code(), slots.data(), lanes);
     for (const Item& item : outputs_)
-        if (!item.direct || !whole)
-            scatter(merged_.extent, item.array, first, count, slots[item.slot]);
+        scatter(merged_.extent, item.array, first, count, slots[item.slot]);
 }
 
 template <class T>
-void run_on_arrays(const Runner<T>& runner, const Merged& merged, int threads) {
-    const OnArrays<T> program(runner.program(), merged);
+void run_on_arrays(const Runner<T>& runner, const Merged& merged, const std::vector<char>& shared,
+                   int threads) {
+    const OnArrays<T> program(runner.program(), merged, shared);
     const std::int64_t total = merged.extent.count();
-    const int width = pinned_width(runner);
+    const int width = pinned_width(runner, program.uniform_slots());
     over_ranges(runner, width, block_count(total, width), threads,
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     std::vector<T*> slots = program.begin(workspace);
@@ -162,6 +183,14 @@ void run_on_arrays(const Runner<T>& runner, const Merged& merged, int threads) {
                         program.run(workspace, slots, first, n);
                     });
                 });
+}
+
+/// Which of the first `count` arrays are one number for all elements.
+std::vector<char> shared_of(const Merged& merged, std::size_t count) {
+    std::vector<char> out;
+    for (std::size_t k = 0; k < count; ++k)
+        out.push_back(is_single(merged.extent, merged.arrays[k]));
+    return out;
 }
 
 // ---- in slots ---------------------------------------------------------------------------------
@@ -180,8 +209,8 @@ int block_width(const Runner<T>& runner, std::int64_t total) {
     return width;
 }
 
-/// Every operand is gathered into its slot, every result scattered from its own: for programs with
-/// loops, guards or functions from outside.
+/// Every operand is gathered into its slot, every result scattered from its own: for few elements,
+/// and for programs with loops, guards or functions from outside.
 template <class T>
 void run_in_slots(const Runner<T>& runner, const Merged& merged, int threads) {
     const Code& code = runner.program().code();
@@ -215,7 +244,11 @@ void pointwise(const Runner<T>& runner, const Extent& extent, std::span<const St
     if (extent.count() == 0) return;
     if (extent.count() < parallel_from / 4) threads = 1;
     const Merged merged = merge(extent, operands, results);
-    if (const Runner<T>* pinned = runner.pinned()) return run_on_arrays(*pinned, merged, threads);
+    // To find out what lies where takes longer than to copy a few elements.
+    if (extent.count() < block_size) return run_in_slots(runner, merged, threads);
+    const std::vector<char> shared = shared_of(merged, operands.size());
+    if (const Runner<T>* pinned = runner.pinned(shared))
+        return run_on_arrays(*pinned, merged, shared, threads);
     run_in_slots(runner, merged, threads);
 }
 

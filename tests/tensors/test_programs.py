@@ -12,12 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad import scalar
 from tapegrad.tensors.base import wrap
+from tests.scalar.reference import RECORDS
 
 Function = Callable[..., Any]
 
-#: Around a vector, a block of the smallest and of the largest width, and several blocks.
-SIZES = [0, 1, 7, 8, 15, 16, 17, 31, 63, 64, 127, 128, 129, 500, 1023, 1024, 1025, 5000, 70_001]
+BINARY = [record.name for record in RECORDS if record.arity == 2]
+
+#: Few elements, which are copied; around where that ends, around vectors, and several blocks.
+SIZES = [0, 1, 7, 16, 17, 500, 1023, 1024, 1025, 1039, 1040, 1041, 1151, 1537, 5000, 70_001]
 
 
 def tensor_of(array: Any) -> tg.Tensor:
@@ -53,7 +57,7 @@ def test_any_number_of_elements_gives_numpys_values(size: int, dtype: str) -> No
         np.testing.assert_allclose(ours.numpy(), theirs, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (40, 50), (7, 300), (2, 3, 400)])
+@pytest.mark.parametrize("shape", [(3, 5), (40, 50), (7, 303), (2, 3, 400)])
 def test_any_layout_gives_the_bits_of_the_dense_one(shape: tuple[int, ...]) -> None:
     dense = [numbers(k, *shape, dtype="float32") for k in range(3)]
     wide = [np.repeat(each, 2, axis=-1) for each in dense]
@@ -99,6 +103,40 @@ def test_threads_do_not_change_the_bits() -> None:
             np.testing.assert_array_equal(first, second)
 
 
+# ---- numbers ------------------------------------------------------------------------------------
+
+
+def check_numbers(fused: Any, operands: int) -> None:
+    """Compare numbers in place of any operands with arrays full of them, bit by bit."""
+    arrays = [numbers(k, 1100, dtype="float32") for k in range(operands)]
+    for chosen in itertools.product([False, True], repeat=operands):
+        if all(chosen):
+            continue
+        full = [np.full_like(x, x[0]) if one else x for x, one in zip(arrays, chosen, strict=True)]
+        mixed = [
+            float(x[0]) if one else tensor_of(x) for x, one in zip(arrays, chosen, strict=True)
+        ]
+        expected = fused(*map(tensor_of, full)).numpy()
+        np.testing.assert_array_equal(fused(*mixed).numpy(), expected, str(chosen))
+
+
+@pytest.mark.parametrize(("plain", "pairs"), [(p, q) for p in range(4) for q in range(4) if p + q])
+def test_a_number_in_a_sum_is_an_array_full_of_it(plain: int, pairs: int) -> None:
+    names = [f"x{k}" for k in range(plain + 2 * pairs)]
+    terms = names[:plain] + [f"{a} * {b}" for a, b in zip(*[iter(names[plain:])] * 2, strict=True)]
+    text = f"lambda {', '.join(names)}: tg.sum([{', '.join(terms)}])"
+    check_numbers(tg.elementwise(eval(text, {"tg": tg})), len(names))
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_a_number_in_an_operation_is_an_array_full_of_it(name: str) -> None:
+    @tg.elementwise
+    def operation(a: Any, b: Any) -> Any:
+        return getattr(scalar, name)(a, b)
+
+    check_numbers(operation, 2)
+
+
 # ---- in place -----------------------------------------------------------------------------------
 
 
@@ -127,7 +165,7 @@ IN_PLACE: dict[str, Function] = {
 }
 
 
-@pytest.mark.parametrize("size", [5, 1000])
+@pytest.mark.parametrize("size", [5, 2003])
 @pytest.mark.parametrize("function", IN_PLACE.values(), ids=IN_PLACE)
 def test_results_may_lie_in_the_memory_of_operands(function: Function, size: int) -> None:
     arrays = [numbers(k, size) for k in range(3)]
@@ -150,8 +188,8 @@ def programs(draw: st.DrawFn) -> tuple[Function, list[int]]:
     places = draw(st.permutations([0, 1, 2, 3]))[: len(results)]
     kept = draw(st.lists(st.booleans(), min_size=4, max_size=4))
 
-    def function(*operands: Any) -> Any:
-        values = list(operands)
+    def function(a: Any, b: Any, c: Any, d: Any) -> Any:
+        values = [a, b, c, d]
         for op, i, j in steps:
             x, y = values[i % len(values)], values[j % len(values)]
             if op == "s":
@@ -169,9 +207,7 @@ def programs(draw: st.DrawFn) -> tuple[Function, list[int]]:
 @given(programs())
 def test_random_programs_may_work_in_place(program: tuple[Function, list[int]]) -> None:
     function, places = program
-    four = dict.fromkeys("abcd")
-    named = eval(f"lambda {', '.join(four)}: function({', '.join(four)})", {"function": function})
-    check_in_place(named, [numbers(k, 150) for k in range(4)], places)
+    check_in_place(function, [numbers(k, 1101) for k in range(4)], places)
 
 
 @pytest.mark.parametrize("shift", [1, -1, 16, 100])
@@ -187,9 +223,9 @@ def test_results_may_lie_beside_operands(shift: int) -> None:
 
 
 def test_results_in_the_same_memory_leave_the_last_one() -> None:
-    arrays = [numbers(k, 1000) for k in range(3)]
+    arrays = [numbers(k, 2003) for k in range(3)]
     expected = FUSED(*map(tensor_of, arrays))[3].numpy()
-    out = tensor_of(np.empty(1000))
+    out = tensor_of(np.empty(2003))
     FUSED(*map(tensor_of, arrays), out=[out] * 4)
     np.testing.assert_array_equal(out.numpy(), expected)
 

@@ -106,9 +106,11 @@ class Fused:
         gradient = self.gradient(node.wanted)
         given = weights if len(weights) == 1 else _filled(weights)
         if not MODE.enabled:
-            return _core.elementwise_gradient(
-                node, given, gradient.ways, gradient.rest, self.result_is_argument
-            )
+            plan = gradient.one_pass
+            if plan is None or given[0]._array.size < _LARGE:
+                plan = gradient.quick
+            ways, rest = plan
+            return _core.elementwise_gradient(node, given, ways, rest, self.result_is_argument)
         found = iter(gradient(*self._arguments(node), *given))
         return [next(found) if want else None for want in node.needs]
 
@@ -120,8 +122,8 @@ class _Gradient(Fused):
     """The gradients of an operation, as functions of its operands and the results' weights.
 
     Where nothing is recorded the walk runs it: an output that is an input is passed on, and one
-    that is a single operation on inputs runs by its number, without a program's slots; the others
-    are a program.
+    that is a single operation on inputs runs by its number; the others are a program. Over large
+    arrays, where memory is what counts, all that is computed is one program: one pass.
     """
 
     def __init__(
@@ -129,13 +131,23 @@ class _Gradient(Fused):
     ) -> None:
         super().__init__(name, inputs, outputs)
         places = {var.index: place for place, var in enumerate(self._inputs)}
-        given = iter([(out, _way(out, places)) for out in outputs])
-        listed = [next(given) if want else None for want in needs]
-        #: Per operand how its gradient is found, in the words of `_core.elementwise_gradient`.
-        self.ways = tuple(None if each is None else each[1] for each in listed)
-        left = [each[0] for each in listed if each is not None and each[1] == _BY_PROGRAM]
-        #: What takes a program, by number type; None: nothing does.
-        self.rest = Fused(name, self._inputs, left).program if left else None
+        ways = [_way(out, places) for out in outputs]
+        self.quick = self._plan(ways, needs)
+        computed = [_BY_PROGRAM if isinstance(way, tuple) else way for way in ways]
+        several = computed.count(_BY_PROGRAM) > 1 and computed != ways
+        #: The same in one pass, None if it takes no more as it is.
+        self.one_pass = self._plan(computed, needs) if several else None
+
+    def _plan(self, ways: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, Any]:
+        """Return the way of each operand's gradient, and what gives programs by number type.
+
+        Both are as `_core.elementwise_gradient` takes them: None for operands without a gradient,
+        and for no program at all.
+        """
+        given = iter(ways)
+        left = [out for out, way in zip(self._outputs, ways, strict=True) if way == _BY_PROGRAM]
+        rest = Fused(self.name, self._inputs, left).program if left else None
+        return tuple(next(given) if want else None for want in needs), rest
 
     @cached_property
     def used(self) -> list[bool]:
@@ -146,6 +158,8 @@ class _Gradient(Fused):
 #: Operations that run by their number.
 _DIRECT = ("mul", "neg", "div")
 _BY_PROGRAM = -1
+#: Elements from which on one pass is quicker than two operations, each with a shorter call.
+_LARGE = 100_000
 
 
 def _way(out: Var, places: dict[int, int]) -> Any:
