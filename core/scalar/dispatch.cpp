@@ -102,6 +102,7 @@ std::uint32_t record_words(const Run& run, const Code& code) {
         const std::uint32_t shape = run.kernel - kernel_sumdot_small;
         return 1 + shape / (small_terms + 1) + 2 * (shape % (small_terms + 1));
     }
+    if (run.kernel >= kernel_sub_product) return 4;
     if (run.kernel >= op_count) return 3;
     switch (auto op = static_cast<Op>(run.kernel)) {
         case Op::where:
