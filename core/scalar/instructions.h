@@ -139,7 +139,7 @@ TG_INLINE const W* binary(F f, const W* w, Slot count, Function value) {
 
 template <class F, class W, class Function>
 TG_INLINE const W* ternary(F f, const W* w, Slot count, Function value) {
-    return each(f, w, count, 4, [&](const W* r, int lane) TG_LAMBDA {
+    return each<4>(f, w, count, [&](const auto& r, int lane) TG_LAMBDA {
         f.store(r[0], lane, value(f.load(r[1], lane), f.load(r[2], lane), f.load(r[3], lane)));
     });
 }
