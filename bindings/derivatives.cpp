@@ -1,14 +1,15 @@
-// bindings/derivatives.cpp -- derivatives as nodes, by rows and by columns; patterns and colours.
+// bindings/derivatives.cpp -- derivatives as nodes, by rows and by columns, dense and sparse.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cstring>
 
 #include "numpy.h"
 #include "python.h"
+#include "scalar/compressed.h"
 #include "scalar/derive.h"
 #include "scalar/push.h"
-#include "scalar/sparsity.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -60,7 +61,7 @@ nb::list tangents(nb::handle outputs, nb::handle wrt, nb::handle seeds) {
     return as_vars(graph, push(*graph, ends, starts, directions));
 }
 
-// ---- patterns ---------------------------------------------------------------------------------
+// ---- sparse derivatives -----------------------------------------------------------------------
 
 nb::object array_of_indices(const std::vector<std::uint32_t>& values) {
     npy_intp size = static_cast<npy_intp>(values.size());
@@ -72,21 +73,31 @@ nb::object array_of_indices(const std::vector<std::uint32_t>& values) {
     return array;
 }
 
-const Pattern& square(const Pattern& pattern) {
-    if (pattern.rows() != pattern.width)
-        raise("ShapeError", "Pattern: expected as many rows as columns, got " +
-                                std::to_string(pattern.rows()) + " and " +
-                                std::to_string(pattern.width));
-    return pattern;
+/// Rows and columns of the entries, the entries themselves, and the sweeps that gave them.
+nb::tuple as_python(const std::shared_ptr<Graph>& graph, const SparseNodes& matrix) {
+    const Pattern& pattern = matrix.pattern;
+    std::vector<std::uint32_t> rows;
+    rows.reserve(pattern.columns.size());
+    for (std::uint32_t row = 0; row < pattern.rows(); ++row)
+        rows.insert(rows.end(), pattern.row(row).size(), row);
+    return nb::make_tuple(array_of_indices(rows), array_of_indices(pattern.columns),
+                          array_of_vars(graph, matrix.values), matrix.sweeps);
 }
 
-nb::object pattern_of(nb::handle outputs, nb::handle wrt) {
+nb::tuple jacobian(nb::handle outputs, nb::handle wrt, std::optional<bool> forward) {
     std::shared_ptr<Graph> graph;
     const Vars of = vars_of(outputs, "jacobian: outputs"), by = vars_of(wrt, "jacobian: wrt");
     const std::vector<NodeId> ends = nodes_of("jacobian", of, graph);
     const std::vector<NodeId> starts = nodes_of("jacobian", by, graph);
-    if (!graph) return nb::cast(Pattern{});
-    return nb::cast(dependence(*graph, ends, starts));
+    if (!graph) return as_python(graph, {});
+    return as_python(graph, sparse_jacobian(*graph, ends, starts, forward));
+}
+
+nb::tuple hessian(const Var& output, nb::handle wrt) {
+    std::shared_ptr<Graph> graph = output.graph;
+    const Vars by = vars_of(wrt, "hessian: wrt");
+    const std::vector<NodeId> starts = nodes_of("hessian", by, graph);
+    return as_python(graph, sparse_hessian(*graph, output.id, starts));
 }
 
 }  // namespace
@@ -100,31 +111,16 @@ void bind_derivatives(nb::module_& m) {
                   "collections.abc.Sequence[Var], seeds: collections.abc.Sequence[Var | float]) -> "
                   "list[Var]"),
           "Appends the tangents of `outputs` to the graph, where wrt[i] moves by seeds[i].");
-    m.def("dependence", &pattern_of, nb::arg("outputs"), nb::arg("wrt"),
-          nb::sig("def dependence(outputs: collections.abc.Sequence[Var], wrt: "
-                  "collections.abc.Sequence[Var]) -> Pattern"),
-          "Which of `wrt` each output depends on, other than by steps.");
-#define INDICES "numpy.typing.NDArray[numpy.int32]"
-    nb::class_<Pattern>(m, "Pattern", "The places of a matrix that may be other than 0, by rows.")
-        .def_prop_ro(
-            "starts", [](const Pattern& p) { return array_of_indices(p.starts); },
-            nb::sig("def starts(self) -> " INDICES), "Where each row begins in `columns`.")
-        .def_prop_ro(
-            "columns", [](const Pattern& p) { return array_of_indices(p.columns); },
-            nb::sig("def columns(self) -> " INDICES), "The columns of all rows.")
-        .def("transposed", &Pattern::transposed, "Rows as columns.")
-        .def(
-            "symmetric", [](const Pattern& p) { return square(p).symmetric(); },
-            "With (j, i) wherever (i, j) is.")
-        .def(
-            "colour_columns", [](const Pattern& p) { return array_of_indices(colour_columns(p)); },
-            nb::sig("def colour_columns(self) -> " INDICES),
-            "A colour for each column; no row has two columns of one colour.")
-        .def(
-            "colour_symmetric",
-            [](const Pattern& p) { return array_of_indices(colour_symmetric(square(p))); },
-            nb::sig("def colour_symmetric(self) -> " INDICES),
-            "A star colouring of the columns of a symmetric matrix.");
+#define SPARSE                                                                     \
+    "tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.int32], " \
+    "numpy.typing.NDArray[typing.Any], int]"
+    m.def("sparse_jacobian", &jacobian, nb::arg("outputs"), nb::arg("wrt"), nb::arg("forward"),
+          nb::sig("def sparse_jacobian(outputs: collections.abc.Sequence[Var], wrt: "
+                  "collections.abc.Sequence[Var], forward: bool | None) -> " SPARSE),
+          "Rows, columns and Vars of the derivatives that may be other than 0, and sweeps taken.");
+    m.def("sparse_hessian", &hessian, nb::arg("output"), nb::arg("wrt"),
+          nb::sig("def sparse_hessian(output: Var, wrt: collections.abc.Sequence[Var]) -> " SPARSE),
+          "The same of the second derivatives of one Var.");
 }
 
 }  // namespace tapegrad::bindings

@@ -173,11 +173,98 @@ class Nesting {
 };
 thread_local int Nesting::depth_ = 0;
 
+/// Records one element of each array, or computes it from numbers.
+using Recorder = nb::object (*)(const Operand* operands);
+constexpr int max_operands = 3;
+
+/// An argument of an elementwise function: an array, or one operand for all elements.
+struct Side {
+    nb::object array;
+    Operand operand;
+    bool of_objects = false;
+
+    /// False if it is neither a Var, nor a real number, nor a plain array or VarArray of them.
+    bool take(nb::handle object, nb::handle var_array) {
+        if (!PyArray_Check(object.ptr())) return to_operand(object.ptr(), operand);
+        if (!PyArray_CheckExact(object.ptr()) && !object.type().is(var_array)) return false;
+        const int type = PyArray_TYPE(reinterpret_cast<PyArrayObject*>(object.ptr()));
+        of_objects = type == NPY_OBJECT;
+        if (of_objects) {
+            array = nb::borrow(object);
+            return true;
+        }
+        if (!PyTypeNum_ISINTEGER(type) && !PyTypeNum_ISFLOAT(type) && !PyTypeNum_ISBOOL(type))
+            return false;
+        constexpr int flags = NPY_ARRAY_ALIGNED | NPY_ARRAY_NOTSWAPPED | NPY_ARRAY_FORCECAST;
+        array = nb::steal(PyArray_FROM_OTF(object.ptr(), NPY_DOUBLE, flags));
+        if (!array.is_valid()) throw nb::python_error();
+        return true;
+    }
+
+    /// False for all but Vars and numbers of Python's own types: others may run code of theirs when
+    /// they are asked for their value, and change the array.
+    bool read(const void* element) {
+        operand = {};
+        if (!of_objects) {
+            operand.number = *static_cast<const double*>(element);
+            return true;
+        }
+        auto* item = *static_cast<PyObject* const*>(element);
+        if (!item) return false;
+        const bool known = as_var(item) || PyFloat_CheckExact(item) || PyLong_CheckExact(item);
+        return known && to_operand(item, operand);
+    }
+};
+
+/// Records element by element without a call of Python for each; nothing if that does not suffice:
+/// results of numbers alone, arrays without dimensions, elements that are neither Vars nor numbers.
+nb::object record_arrays(Recorder recorder, const nb::tuple& arguments) {
+    const auto count = static_cast<int>(arguments.size());
+    Side sides[max_operands];
+    PyObject* arrays[max_operands];
+    int places[max_operands], n_arrays = 0;
+    bool of_vars = false, is_var_array = false;
+    const nb::object var_array = var_array_type();
+    for (int i = 0; i < count; ++i) {
+        Side& side = sides[i];
+        const nb::handle argument = arguments[static_cast<std::size_t>(i)];
+        if (!side.take(argument, var_array)) return {};
+        is_var_array = is_var_array || argument.type().is(var_array);
+        of_vars = of_vars || side.of_objects || side.operand.var;
+        if (!side.array.is_valid()) continue;
+        places[n_arrays] = i;
+        arrays[n_arrays++] = side.array.ptr();
+    }
+    if (!of_vars) return {};
+    const nb::object together = nb::steal(PyArray_MultiIterFromObjects(arrays, n_arrays, 0));
+    if (!together.is_valid()) throw nb::python_error();
+    auto* all = reinterpret_cast<PyArrayMultiIterObject*>(together.ptr());
+    if (!all->nd) return {};
+    nb::object results = nb::steal(PyArray_SimpleNew(all->nd, all->dimensions, NPY_OBJECT));
+    if (!results.is_valid()) throw nb::python_error();
+    auto** result =
+        static_cast<PyObject**>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(results.ptr())));
+    Operand operands[max_operands];
+    for (int i = 0; i < count; ++i) operands[i] = sides[i].operand;
+    while (PyArray_MultiIter_NOTDONE(all)) {
+        for (int k = 0; k < n_arrays; ++k) {
+            Side& side = sides[places[k]];
+            if (!side.read(PyArray_MultiIter_DATA(all, k))) return {};
+            operands[places[k]] = side.operand;
+        }
+        Py_XSETREF(*result, recorder(operands).release().ptr());
+        ++result;
+        PyArray_MultiIter_NEXT(all);
+    }
+    return is_var_array ? nb::object(results.attr("view")(var_array)) : results;
+}
+
 /// Applies a function of this module to every element of broadcast arrays. Arrays of numbers give
 /// arrays of float64, arrays of Vars arrays of Vars.
-nb::object over_arrays(const char* name, const nb::tuple& arguments) {
+nb::object over_arrays(nb::handle function, Recorder recorder, const nb::tuple& arguments) {
+    if (nb::object recorded = record_arrays(recorder, arguments); recorded.is_valid())
+        return recorded;
     nb::module_ numpy = nb::module_::import_("numpy");
-    nb::object function = nb::module_::import_("tapegrad._core").attr("functions").attr(name);
     const Nesting nesting;
     nb::object mapped =
         numpy.attr("frompyfunc")(function, arguments.size(), 1)(*nb::borrow<nb::args>(arguments));
@@ -189,6 +276,11 @@ nb::object over_arrays(const char* name, const nb::tuple& arguments) {
     for (nb::handle argument : arguments)
         if (as_var(argument.ptr())) return mapped;
     return mapped.attr("astype")("float64");
+}
+
+nb::object over_arrays(const char* name, Recorder recorder, const nb::tuple& arguments) {
+    return over_arrays(nb::module_::import_("tapegrad._core").attr("functions").attr(name),
+                       recorder, arguments);
 }
 
 bool any_array(std::initializer_list<nb::handle> objects) {
@@ -206,26 +298,43 @@ Operand operand_of(const char* op, nb::handle object) {
 }
 
 template <Op op>
+nb::object record_unary(const Operand* operands) {
+    const Var* var = operands[0].var;
+    if (!var) return nb::float_(fold(op, operands[0].number, 0.0));
+    return make_var(var->graph, var->graph->unary(op, var->id));
+}
+
+template <Op op>
 nb::object unary_function(nb::handle a) {
     if (is_tensor(a)) return nb::handle(tensor_functions).attr(info(op).name)(a);
-    if (any_array({a})) return over_arrays(info(op).name, nb::make_tuple(a));
+    if (any_array({a})) return over_arrays(info(op).name, record_unary<op>, nb::make_tuple(a));
     const Operand operand = operand_of(info(op).name, a);
-    if (!operand.var) return nb::float_(fold(op, operand.number, 0.0));
-    return make_var(operand.var->graph, operand.var->graph->unary(op, operand.var->id));
+    return record_unary<op>(&operand);
+}
+
+template <Op op>
+nb::object record_pair(const Operand* operands) {
+    return record_binary(op, operands[0], operands[1]);
 }
 
 template <Op op>
 nb::object binary_function(nb::handle a, nb::handle b) {
     if (is_tensor(a) || is_tensor(b)) return nb::handle(tensor_functions).attr(info(op).name)(a, b);
-    if (any_array({a, b})) return over_arrays(info(op).name, nb::make_tuple(a, b));
+    if (any_array({a, b})) return over_arrays(info(op).name, record_pair<op>, nb::make_tuple(a, b));
     return record_binary(op, operand_of(info(op).name, a), operand_of(info(op).name, b));
 }
 
-nb::object where(nb::handle c, nb::handle a, nb::handle b) {
-    if (is_tensor(c)) return nb::handle(tensor_functions).attr("where")(c, a, b);
-    if (any_array({c, a, b})) return over_arrays("where", nb::make_tuple(c, a, b));
-    const Operand condition = operand_of("where", c), first = operand_of("where", a),
-                  second = operand_of("where", b);
+/// a ** b as Python means it; tg.pow is the function, whatever the exponent.
+nb::object power(nb::handle a, nb::handle b) {
+    const auto recorder = [](const Operand* each) { return record_power(each[0], each[1]); };
+    if (any_array({a, b}))
+        return over_arrays(nb::module_::import_("tapegrad._core").attr("power"), recorder,
+                           nb::make_tuple(a, b));
+    return record_power(operand_of("power", a), operand_of("power", b));
+}
+
+nb::object record_where(const Operand* operands) {
+    const Operand &condition = operands[0], &first = operands[1], &second = operands[2];
     std::shared_ptr<Graph> graph;
     for (const Operand* operand : {&condition, &first, &second}) {
         if (!operand->var) continue;
@@ -235,6 +344,14 @@ nb::object where(nb::handle c, nb::handle a, nb::handle b) {
     if (!graph) return nb::float_(condition.number != 0.0 ? first.number : second.number);
     const NodeId ic = condition.in(*graph), ia = first.in(*graph), ib = second.in(*graph);
     return make_var(graph, graph->where(ic, ia, ib));
+}
+
+nb::object where(nb::handle c, nb::handle a, nb::handle b) {
+    if (is_tensor(c)) return nb::handle(tensor_functions).attr("where")(c, a, b);
+    if (any_array({c, a, b})) return over_arrays("where", record_where, nb::make_tuple(c, a, b));
+    const Operand operands[] = {operand_of("where", c), operand_of("where", a),
+                                operand_of("where", b)};
+    return record_where(operands);
 }
 
 }  // namespace
@@ -299,6 +416,9 @@ void bind_functions(nb::module_& m) {
     for (const char* name : {"where", "dot", "softmax"}) names.append(name);
     for (nb::handle each : names) bind_for_tensors(f, nb::cast<std::string>(each));
     f.attr("__all__") = names;
+    m.def("power", &power, nb::arg("a"), nb::arg("b"),
+          nb::sig("def power(a: " ANY_OPERAND ", b: " ANY_OPERAND ") -> typing.Any"),
+          "a ** b of Vars, numbers and arrays of them.");
     m.def("set_tensors", &set_tensors, nb::arg("type"), nb::arg("functions"),
           "Sends calls with tensors among their arguments on to a module of functions of these.");
 }

@@ -23,7 +23,19 @@ struct Operand {
     const Var* var = nullptr;
     double number = 0.0;
 
-    NodeId in(Graph& graph) const { return var ? var->id : graph.constant(number); }
+    NodeId in(Graph& graph) const {
+        if (var) return var->id;
+        if (seen_ != &graph) {
+            node_ = graph.constant(number);
+            seen_ = &graph;
+        }
+        return node_;
+    }
+
+   private:
+    // Of a number: its node in the graph that it met last.
+    mutable const Graph* seen_ = nullptr;
+    mutable NodeId node_ = no_node;
 };
 
 /// False, with no Python error set, if the object is neither a Var nor a real number.
@@ -31,6 +43,9 @@ bool to_operand(PyObject* object, Operand& operand);
 /// The Var behind an object, or nullptr.
 const Var* as_var(PyObject* object);
 nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
+/// The class VarArray, and one of one dimension.
+nb::object var_array_type();
+nb::object array_of_vars(const std::shared_ptr<Graph>& graph, const std::vector<NodeId>& ids);
 
 /// Text of unknown origin as a string of Python's.
 nb::object decoded(const std::string& text);
@@ -41,6 +56,8 @@ nb::object decoded(const std::string& text);
 nb::object items_of(nb::handle object, const std::string& expected);
 /// A node of two operands, or a number if both are.
 nb::object record_binary(Op op, const Operand& a, const Operand& b);
+/// a ** b; small whole powers are products.
+nb::object record_power(const Operand& a, const Operand& b);
 
 /// File and line of the user's code that is running, "" if there is none.
 std::string current_place();

@@ -13,6 +13,8 @@ namespace {
 const char* kernel_name(std::uint32_t kernel) {
     if (kernel == kernel_softplus_sigmoid) return "softplus_sigmoid";
     if (kernel == kernel_sincos) return "sincos";
+    if (kernel == kernel_sub_product) return "sub_product";
+    if (kernel == kernel_product_sub) return "product_sub";
     return info(kernel < op_count ? static_cast<Op>(kernel) : Op::sumdot).name;
 }
 

@@ -9,6 +9,8 @@ namespace tapegrad::bindings {
 std::string kernel_name(const Run& run) {
     if (run.kernel == kernel_softplus_sigmoid) return "softplus+sigmoid";
     if (run.kernel == kernel_sincos) return "sin+cos";
+    if (run.kernel == kernel_sub_product) return "sub product";
+    if (run.kernel == kernel_product_sub) return "product sub";
     std::uint32_t plain = run.n, pairs = run.m;
     if (run.kernel >= kernel_sumdot_small) {
         plain = (run.kernel - kernel_sumdot_small) / (small_terms + 1);
@@ -27,7 +29,7 @@ namespace {
 /// Whether a run shares vectors in a single evaluation.
 bool is_packed(const Run& run) {
     if (run.form != run_independent || run.count < pack_from) return false;
-    if (run.kernel >= op_count) return run.kernel < kernel_sumdot_small;
+    if (run.kernel >= op_count) return run.kernel < kernel_sub_product;
     const OpInfo& op = info(static_cast<Op>(run.kernel));
     return op.vector_pace && op.arity == 1;
 }

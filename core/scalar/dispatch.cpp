@@ -6,6 +6,7 @@
 #include "kernels.h"
 #include "moves.h"
 #include "processor.h"
+#include "tiles.h"
 
 namespace tapegrad {
 
@@ -16,23 +17,29 @@ namespace tapegrad {
     extern const MoveKernels<double> moves_double; \
     extern const MoveKernels<float> moves_float;   \
     extern const SearchKernels searches;           \
+    extern const Tiles<double> tiles_double;       \
+    extern const Tiles<float> tiles_float;         \
     }
 TG_FOR_EACH_ISA(TG_DECLARE)
 
 namespace {
 
-/// An instruction set with what only descents need of it.
+/// An instruction set with what only batches and descents need of it.
 struct Variant : Isa {
     const MoveKernels<double>* moves64;
     const MoveKernels<float>* moves32;
     const SearchKernels* searches;
+    const Tiles<double>* tiles64;
+    const Tiles<float>* tiles32;
 };
 
 #define TG_ENTRY(isa)                                                                 \
     constexpr Variant isa##_isa = {{#isa, &isa::kernels_double, &isa::kernels_float}, \
                                    &isa::moves_double,                                \
                                    &isa::moves_float,                                 \
-                                   &isa::searches};
+                                   &isa::searches,                                    \
+                                   &isa::tiles_double,                                \
+                                   &isa::tiles_float};
 TG_FOR_EACH_ISA(TG_ENTRY)
 
 const Isa* find(const char* name) {
@@ -94,6 +101,14 @@ const MoveKernels<float>& move_kernels<float>() {
     return *variant().moves32;
 }
 const SearchKernels& search_kernels() { return *variant().searches; }
+template <>
+const Tiles<double>& tiles<double>() {
+    return *variant().tiles64;
+}
+template <>
+const Tiles<float>& tiles<float>() {
+    return *variant().tiles32;
+}
 
 double fold(Op op, double a, double b) { return isa().f64->fold(op, a, b); }
 
@@ -102,6 +117,7 @@ std::uint32_t record_words(const Run& run, const Code& code) {
         const std::uint32_t shape = run.kernel - kernel_sumdot_small;
         return 1 + shape / (small_terms + 1) + 2 * (shape % (small_terms + 1));
     }
+    if (run.kernel >= kernel_sub_product) return 4;
     if (run.kernel >= op_count) return 3;
     switch (auto op = static_cast<Op>(run.kernel)) {
         case Op::where:

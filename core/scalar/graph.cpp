@@ -228,28 +228,30 @@ std::uint32_t Graph::hash(const Node& node) const {
 }
 
 template <class Same>
+std::size_t Graph::find(std::uint32_t hash, Same&& same) const {
+    const std::size_t mask = table_.size() - 1;
+    std::size_t i = hash & mask;
+    while (table_[i] != no_node && !same(nodes_[table_[i]])) i = (i + 1) & mask;
+    return i;
+}
+
+template <class Same>
 NodeId Graph::lookup(std::uint32_t hash, Same&& same) const {
-    if (table_.empty()) return no_node;
-    std::size_t mask = table_.size() - 1;
-    for (std::size_t i = hash & mask;; i = (i + 1) & mask) {
-        NodeId id = table_[i];
-        if (id == no_node || same(nodes_[id])) return id;
-    }
+    return table_.empty() ? no_node : table_[find(hash, same)];
 }
 
 NodeId Graph::intern(const Node& node) {
-    if (interned_ * 2 >= table_.size()) rehash(table_.empty() ? 64 : table_.size() * 2);
+    if (interned_ * 2 >= table_.size()) grow();
     const bool pooled = is_pooled(node.op());
-    NodeId found = lookup(hash(node), [&](const Node& other) {
+    const std::size_t place = find(hash(node), [&](const Node& other) {
         if (other.op_arity != node.op_arity || other.b != node.b) return false;
         if (!pooled) return other.a == node.a && other.c == node.c;
         return std::equal(pool_.data() + node.a, pool_.data() + node.a + node.arity(),
                           pool_.data() + other.a);
     });
-    if (found != no_node) return found;
-    NodeId id = push(node);
-    insert(id);
-    return id;
+    if (table_[place] != no_node) return table_[place];
+    ++interned_;
+    return table_[place] = push(node);
 }
 
 NodeId Graph::find_unary(Op op, NodeId a) const {
@@ -259,20 +261,17 @@ NodeId Graph::find_unary(Op op, NodeId a) const {
     });
 }
 
-void Graph::insert(NodeId id) {
-    std::size_t mask = table_.size() - 1;
-    std::size_t i = hash(nodes_[id]) & mask;
-    while (table_[i] != no_node) i = (i + 1) & mask;
-    table_[i] = id;
-    ++interned_;
+/// Small tables grow in large steps: most of the time goes into placing nodes again.
+void Graph::grow() {
+    constexpr std::size_t first = 256, small = 16 * 1024;
+    rehash(table_.empty() ? first : table_.size() * (table_.size() < small ? 4 : 2));
 }
 
 void Graph::rehash(std::size_t size) {
     std::vector<NodeId> old(size, no_node);
     old.swap(table_);
-    interned_ = 0;
     for (NodeId id : old)
-        if (id != no_node) insert(id);
+        if (id != no_node) table_[find(hash(nodes_[id]), [](const Node&) { return false; })] = id;
 }
 
 void Graph::reserve(std::size_t nodes) {

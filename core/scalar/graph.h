@@ -163,10 +163,13 @@ class Graph {
    private:
     NodeId push(const Node& node);
     NodeId intern(const Node& node);
+    /// The place in the table of a node that is the `same`, or of none.
+    template <class Same>
+    std::size_t find(std::uint32_t hash, Same&& same) const;
     template <class Same>
     NodeId lookup(std::uint32_t hash, Same&& same) const;
     std::uint32_t hash(const Node& node) const;
-    void insert(NodeId id);
+    void grow();
     void rehash(std::size_t size);
 
     std::vector<Node> nodes_;

@@ -137,12 +137,10 @@ TG_INLINE const W* binary(F f, const W* w, Slot count, Function value) {
     });
 }
 
-template <class F, class W>
-TG_INLINE const W* where(F f, const W* w, Slot count) {
-    using L = typename F::L;
+template <class F, class W, class Function>
+TG_INLINE const W* ternary(F f, const W* w, Slot count, Function value) {
     return each<4>(f, w, count, [&](const auto& r, int lane) TG_LAMBDA {
-        f.store(r[0], lane,
-                select(f.load(r[1], lane) != L(0), f.load(r[2], lane), f.load(r[3], lane)));
+        f.store(r[0], lane, value(f.load(r[1], lane), f.load(r[2], lane), f.load(r[3], lane)));
     });
 }
 
@@ -427,7 +425,17 @@ struct Kernel {
         return sumdot(f, records, count(w), n(w), m(w));
     }
     static const W* run_where(const Code&, F f, const W* w) {
-        return where(f, w + header, count(w));
+        return ternary(f, w + header, count(w), [](auto c, auto a, auto b) TG_LAMBDA {
+            return select(c != decltype(c)(0), a, b);
+        });
+    }
+    static const W* run_sub_product(const Code&, F f, const W* w) {
+        return ternary(f, w + header, count(w),
+                       [](auto a, auto b, auto c) TG_LAMBDA { return a - b * c; });
+    }
+    static const W* run_product_sub(const Code&, F f, const W* w) {
+        return ternary(f, w + header, count(w),
+                       [](auto a, auto b, auto c) TG_LAMBDA { return a * b - c; });
     }
     static const W* run_prod(const Code&, F f, const W* w) {
         return fold_left(f, w + header + 2, count(w), n(w),
@@ -496,6 +504,8 @@ struct Table {
 #undef OP2
         of[kernel_softplus_sigmoid] = K::run_softplus_sigmoid;
         of[kernel_sincos] = K::run_sincos;
+        of[kernel_sub_product] = K::run_sub_product;
+        of[kernel_product_sub] = K::run_product_sub;
         set_sums<K, 0, 1>(of + kernel_sumdot_small);
     }
     template <class K, int p, int q>

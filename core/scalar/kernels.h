@@ -19,6 +19,7 @@
 //   prod max min logsumexp                   out, n operands
 //   softmax          out, n operands         softmax_vjp  out, y (n in a row), n of g
 //   paired           out, out, a             loop custom  out, operands; n: results, m: which one
+//   sub_product product_sub                  out, a, b, c
 //
 // execute.cpp and execute_arrays.cpp are compiled once per instruction set and number type; this
 // header is all they share with the rest, and what functions it has are evaluated while compiling
@@ -42,6 +43,8 @@ constexpr std::uint32_t pack_from = 3;
 enum Kernel : std::uint16_t {
     kernel_softplus_sigmoid = op_count,
     kernel_sincos,
+    kernel_sub_product,   ///< a - b c
+    kernel_product_sub,   ///< a b - c
     kernel_sumdot_small,  ///< + n * (small_terms + 1) + m
     kernel_count = kernel_sumdot_small + (small_terms + 1) * (small_terms + 1)
 };

@@ -1,9 +1,10 @@
 // core/scalar/lower.cpp -- from graph nodes to instructions over values.
 //
 // 1. Dead code: only what the outputs reach is lowered.
-// 2. A product that is used once, by a sum, becomes a pair of that sum: add, mul, sum, dot and
-//    sumdot all become one kernel, `p` plain terms and `q` pairs. Products and sums are rounded one
-//    by one as before, so this changes no bits of an addition.
+// 2. A product or square that is used once, by a sum, becomes a pair of that sum: add, mul, sum,
+//    dot and sumdot all become one kernel, `p` plain terms and `q` pairs. One that is used once, by
+//    a difference, becomes part of that. Products and sums are rounded one by one as before, so
+//    this changes no bits of an addition.
 // 3. Functions that share their costly part are computed together where both are live: softplus
 //    with sigmoid (its derivative), sin with cos.
 // 4. Sums of more than `chunk` terms become trees of chunks. A chunk is computed right behind its
@@ -32,7 +33,6 @@ class Lowering {
    public:
     Lowering(const Graph& graph, std::span<const NodeId> outputs) : graph_(graph) {
         mark_live(outputs);
-        absorb_products();
     }
 
     Lowered run(std::span<const NodeId> outputs, std::span<const std::uint32_t> input_position,
@@ -48,26 +48,39 @@ class Lowering {
     }
 
    private:
+    /// Counts uses, and finds products that are used once, by a sum or difference.
     void mark_live(std::span<const NodeId> outputs) {
         NodeId top = 0;
         for (NodeId id : outputs) top = std::max(top, id + 1);
         uses_.assign(top, 0);
+        absorbed_.assign(top, false);
         // An output counts twice: it must keep a value of its own.
         for (NodeId id : outputs) uses_[id] += 2;
         for (NodeId id = top; id-- > 0;) {
             if (!uses_[id]) continue;
             ++out_.live_nodes;
+            // All users come behind a node: its uses are known by now.
+            absorbed_[id] = absorbed_[id] && uses_[id] == 1 && is_product(id);
             for (NodeId operand : graph_.operands(id)) ++uses_[operand];
+            for (NodeId operand : plain_terms(id)) absorbed_[operand] = true;
+            if (graph_.op(id) == Op::sub) absorbed_[product_side(id)] = true;
         }
     }
 
-    void absorb_products() {
-        absorbed_.assign(uses_.size(), false);
-        for (NodeId id = 0; id < uses_.size(); ++id) {
-            if (!uses_[id]) continue;
-            for (NodeId operand : plain_terms(id))
-                if (graph_.op(operand) == Op::mul && uses_[operand] == 1) absorbed_[operand] = true;
-        }
+    bool is_product(NodeId id) const {
+        return graph_.op(id) == Op::mul || graph_.op(id) == Op::square;
+    }
+
+    /// The side of a difference that may become part of it: one of them only.
+    NodeId product_side(NodeId id) const {
+        const Node& difference = graph_.node(id);
+        return is_product(difference.b) ? difference.b : difference.a;
+    }
+
+    /// The factors of a product or square.
+    std::pair<NodeId, NodeId> factors(NodeId id) const {
+        const Node& node = graph_.node(id);
+        return {node.a, node.op() == Op::square ? node.a : node.b};
     }
 
     /// The operands of a sum that may be products themselves; none for other nodes.
@@ -104,6 +117,9 @@ class Lowering {
             case Op::mul:
             case Op::dot:
                 value_[id] = lower_sum(id);
+                return;
+            case Op::sub:
+                value_[id] = lower_difference(operands[0], operands[1]);
                 return;
             case Op::softmax_vjp:
                 // derive() gives it the results of one softmax as y, so they are in a row.
@@ -166,6 +182,21 @@ class Lowering {
         return true;
     }
 
+    ValueId lower_difference(NodeId a, NodeId b) {
+        if (absorbed_[b]) {
+            const auto [first, second] = factors(b);
+            const NodeId operands[] = {a, first, second};
+            return emit(kernel_sub_product, operands, 3, 0, 1);
+        }
+        if (absorbed_[a]) {
+            const auto [first, second] = factors(a);
+            const NodeId operands[] = {first, second, b};
+            return emit(kernel_product_sub, operands, 3, 0, 1);
+        }
+        const NodeId operands[] = {a, b};
+        return emit(static_cast<int>(Op::sub), operands, 2, 0, 1);
+    }
+
     ValueId lower_sum(NodeId id) {
         plain_.clear();
         pairs_.clear();
@@ -173,9 +204,9 @@ class Lowering {
         auto terms = plain_terms(id);
         for (NodeId operand : terms) {
             if (absorbed_[operand]) {
-                const Node& product = graph_.node(operand);
-                pairs_.push_back(value_[product.a]);
-                pairs_.push_back(value_[product.b]);
+                const auto [a, b] = factors(operand);
+                pairs_.push_back(value_[a]);
+                pairs_.push_back(value_[b]);
             } else {
                 plain_.push_back(value_[operand]);
             }

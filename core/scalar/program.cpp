@@ -64,7 +64,8 @@ class Copier {
     std::unordered_set<NodeId> replaced_;
 };
 
-Extract extract(const Graph& source, std::span<const NodeId> roots) {
+/// `room` says how many times as many nodes will be in the graph.
+Extract extract(const Graph& source, std::span<const NodeId> roots, std::size_t room = 1) {
     Extract out;
     NodeId top = 0;
     for (NodeId id : roots) top = std::max(top, id + 1);
@@ -76,7 +77,7 @@ Extract extract(const Graph& source, std::span<const NodeId> roots) {
             ++count;
             for (NodeId operand : source.operands(id)) live[operand] = true;
         }
-    out.graph.reserve(count * 4);  // gradients take two to four times the nodes
+    out.graph.reserve(count * room);
     out.now.assign(top, no_node);
     std::vector<NodeId> operands;
     Copier copier(out.graph, source, live);
@@ -185,7 +186,9 @@ std::shared_ptr<Program> Program::make(const Graph& graph, std::span<const NodeI
     std::shared_ptr<Program> program(new Program());
     Stopwatch watch(program->stats_);
 
-    Extract part = extract(graph, joined(joined(outputs, wrt), conditions(guards)));
+    // Gradients take two to four times the nodes; room for all would leave the cache too soon.
+    Extract part =
+        extract(graph, joined(joined(outputs, wrt), conditions(guards)), with_gradient ? 3 : 1);
     program->roots_ = translate(part, outputs);
     program->wrt_ = translate(part, wrt);
     for (Guard& guard : guards) guard.condition = part.now[guard.condition];
@@ -340,6 +343,7 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
     }
     stats_.live_nodes = lowered.live_nodes;
     stats_.instructions = static_cast<std::uint32_t>(lowered.instructions.size());
+    stats_.runs = static_cast<std::uint32_t>(schedule.runs.size());
     stats_.work += stats_.instructions;
     view();
 }

@@ -21,6 +21,7 @@ namespace tapegrad {
 struct ProgramStats {
     std::uint32_t live_nodes = 0;
     std::uint32_t instructions = 0;
+    std::uint32_t runs = 0;
     double work = 0;  ///< instructions of an evaluation, all rounds of loops counted
     std::vector<std::pair<std::string, double>> passes;  ///< name and seconds
 };

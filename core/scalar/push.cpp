@@ -1,9 +1,10 @@
 // core/scalar/push.cpp -- forward-mode differentiation.
 //
-// Nodes are visited in their order, those only that move and that an output needs. A tangent is one
-// node, the sum of the operands' tangents times the derivative text of ops.def; the other
-// operations have the rules below. `where` chooses between tangents, so nothing has to be masked:
-// what the branch not taken would give is not looked at.
+// Nodes are visited in their order, those only that move and that an output needs; what has the
+// number 0 for a seed stands still. A tangent is one node, the sum of the operands' tangents times
+// the derivative text of ops.def; the other operations have the rules below. `where` chooses
+// between tangents, so nothing has to be masked: what the branch not taken would give is not looked
+// at.
 #include "push.h"
 
 #include "../errors.h"
@@ -41,9 +42,11 @@ class Push {
    private:
     void seed(NodeId id, NodeId value) {
         if (seeded_.empty()) seeded_.assign(size_, false);
-        // A variable that is named twice moves by both.
-        tangents_[id] = seeded_[id] ? graph_.binary(Op::add, tangents_[id], value) : value;
         seeded_[id] = true;
+        if (graph_.is_constant(value, 0.0)) return;
+        // A variable that is named twice moves by both.
+        NodeId& known = tangents_[id];
+        known = known == no_node ? value : graph_.binary(Op::add, known, value);
     }
     bool is_seeded(NodeId id) const { return seeded_[id]; }
 
@@ -70,7 +73,8 @@ class Push {
     void visit(NodeId id) {
         // Copied: recording nodes moves the arrays that operands() looks into.
         auto seen = graph_.operands(id);
-        const std::vector<NodeId> operands(seen.begin(), seen.end());
+        operands_.assign(seen.begin(), seen.end());
+        const std::span<const NodeId> operands = operands_;
         switch (graph_.op(id)) {
             case Op::softmax:
                 return visit_softmax(id, operands);
@@ -88,7 +92,10 @@ class Push {
             default:
                 collect(id, operands);
         }
-        if (!terms_.empty()) tangents_[id] = terms_.sum(graph_);
+        if (terms_.empty()) return;
+        terms_.join_constants(graph_);
+        const NodeId tangent = terms_.sum(graph_);
+        if (!graph_.is_constant(tangent, 0.0)) tangents_[id] = tangent;
     }
 
     void collect_masked_mul(std::span<const NodeId> operands) {
@@ -293,7 +300,7 @@ class Push {
     Graph& graph_;
     const std::size_t size_;
     std::vector<char> needed_, seeded_;
-    std::vector<NodeId> tangents_;
+    std::vector<NodeId> tangents_, operands_;
     Terms terms_;
 };
 

@@ -84,7 +84,8 @@ class Splitter {
         if (user == no_node) return false;
         const Op of = graph_.op(user);
         const bool is_sum = of == Op::add || of == Op::sum || of == Op::sumdot;
-        return of == Op::softmax_vjp || (is_sum && graph_.op(id) == Op::mul && uses_[id] == 1);
+        const bool is_product = graph_.op(id) == Op::mul || graph_.op(id) == Op::square;
+        return of == Op::softmax_vjp || (is_sum && is_product && uses_[id] == 1);
     }
 
     /// Nodes of one part as a graph of their own; `now` has those that are there already.

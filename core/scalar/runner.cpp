@@ -16,7 +16,6 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::size_t round_bytes = 16 * 1024;
-constexpr std::uint32_t tile = 8;
 /// Instructions times rows, some 100 us, below which another thread takes longer to wake than to
 /// work.
 constexpr double thread_work = 500e3;
@@ -57,9 +56,12 @@ Workspace<T>::Workspace(const Program& program, int width) : width_(width) {
 template <class T>
 Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(program)) {
     width_ = static_cast<int>(least_width<T>);
+    const ProgramStats& stats = program_->stats();
+    const bool long_runs = stats.instructions >= std::uint64_t{8} * stats.runs;
+    const std::size_t room = long_runs ? cache_bytes() / 4 : cache_bytes();
     // The rounds of a loop work in the same slots again and again: those stay in the first cache.
     const std::size_t round = sizeof(T) * program_->round_slots();
-    while (width_ < max_width && workspace_bytes() * 2 <= cache_bytes() &&
+    while (width_ < max_width && workspace_bytes() * 2 <= room &&
            round * static_cast<std::size_t>(width_) * 2 <= round_bytes)
         width_ *= 2;
 }
@@ -100,69 +102,10 @@ void Runner<T>::one(const T* x, T* values, T* derivatives) const {
 }
 
 template <class T>
-Gather<T>::Gather(const Code& code, const InputRows<T>* inputs) {
-    if (code.input_count && inputs[0].stride > 1) strided_.reserve(code.input_count);
-    for (std::uint32_t i = 0; i < code.input_count; ++i) {
-        if (code.inputs[i] == no_slot) continue;
-        const std::ptrdiff_t stride = inputs[i].stride;
-        auto& kind = stride == 0 ? shared_ : stride == 1 ? adjacent_ : strided_;
-        kind.push_back({code.inputs[i], inputs[i]});
-    }
-}
-
-template <class T>
-void Gather<T>::fill(const Workspace<T>& workspace, std::size_t first, std::size_t count) const {
-    const auto width = static_cast<std::size_t>(workspace.width());
-    for (const Column& column : shared_)
-        std::fill_n(workspace.slot(column.slot), width, *column.rows.data);
-    for (const Column& column : adjacent_) {
-        T* to = workspace.slot(column.slot);
-        std::copy_n(column.rows.data + first, count, to);
-        std::fill_n(to + count, width - count, to[count - 1]);
-    }
-    // In tiles of eight rows and eight inputs, which share cache lines: rows far apart fall on few
-    // cache sets, and a line read for one input would be gone before the next one wants it.
-    for (std::size_t low = 0; low < strided_.size(); low += tile)
-        for (std::size_t l = 0; l < width; l += tile)
-            for (std::size_t i = low; i < std::min(strided_.size(), low + tile); ++i)
-                fill_tile(strided_[i], workspace.slot(strided_[i].slot) + l, first, l, count);
-}
-
-/// Eight rows of one input; beyond the last row, copies of it.
-template <class T>
-void Gather<T>::fill_tile(const Column& column, T* to, std::size_t first, std::size_t l,
-                          std::size_t count) {
-    const std::ptrdiff_t stride = column.rows.stride;
-    const T* from = column.rows.data + static_cast<std::ptrdiff_t>(first) * stride;
-    if (l + tile <= count) {
-        from += static_cast<std::ptrdiff_t>(l) * stride;
-        for (std::size_t k = 0; k < tile; ++k, from += stride) to[k] = *from;
-    } else {
-        for (std::size_t k = 0; k < tile; ++k)
-            to[k] = from[static_cast<std::ptrdiff_t>(std::min(l + k, count - 1)) * stride];
-    }
-}
-
-template <class T>
 int Runner<T>::threads_for(std::size_t rows, int wanted) const {
     const double work = static_cast<double>(rows) * (program_->stats().work + 10);
     if (work < thread_work) return 1;
     return static_cast<int>(std::min<double>(thread_count(wanted), 1 + work / thread_work));
-}
-
-/// Writes the outputs of a block that are not summed.
-template <class T>
-void Runner<T>::scatter(const RowBlock<T>& block, const OutputRows<T>* outputs) {
-    for (std::uint32_t low = 0; low < block.code.output_count; low += tile)
-        for (std::size_t l = 0; l < block.rows; l += tile)
-            for (std::uint32_t i = low; i < std::min(block.code.output_count, low + tile); ++i) {
-                if (outputs[i].sum) continue;
-                const T* from = block.output(i) + l;
-                const std::ptrdiff_t stride = outputs[i].stride;
-                T* to = outputs[i].data + static_cast<std::ptrdiff_t>(block.first + l) * stride;
-                const std::size_t count = std::min<std::size_t>(tile, block.rows - l);
-                for (std::size_t k = 0; k < count; ++k, to += stride) *to = from[k];
-            }
 }
 
 template <class T>
@@ -174,10 +117,14 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
     for (std::uint32_t i = 0; i < output_count; ++i)
         if (outputs[i].sum) summed.push_back(i);
     std::vector<T> totals(summed.size());
-    sum_over_rows(inputs, count, threads, totals, [&](const RowBlock<T>& block, T* sums) {
-        if (summed.size() < output_count) scatter(block, outputs);
-        for (std::size_t s = 0; s < summed.size(); ++s)
-            add_rows(block.output(summed[s]), block.first, block.rows, sums + s * sum_lanes);
+    in_parts(inputs, count, [&](const Runner& runner, const InputRows<T>* all) {
+        const Scatter<T> scatter(runner.program().code(), outputs);
+        const auto collect = [&](const RowBlock<T>& block, T* sums) {
+            scatter.write(block.workspace.lanes(), block.first, block.rows);
+            for (std::size_t s = 0; s < summed.size(); ++s)
+                add_rows(block.output(summed[s]), block.first, block.rows, sums + s * sum_lanes);
+        };
+        runner.sum_pieces(all, count, threads, totals, collect);
     });
     for (std::size_t s = 0; s < summed.size(); ++s) *outputs[summed[s]].data = totals[s];
 }
@@ -221,8 +168,6 @@ std::vector<InputRows<T>> Runner<T>::with_shared(const Parts& parts, const Input
 
 template class Workspace<double>;
 template class Workspace<float>;
-template class Gather<double>;
-template class Gather<float>;
 template class Runner<double>;
 template class Runner<float>;
 

@@ -1,7 +1,8 @@
 // core/scalar/runner.h -- evaluates a program at one point, or at many points in lanes and threads.
 //
 // Rows are evaluated `width` at a time. The width is the widest (up to 256 lanes) with which all
-// slots fit in the second-level cache, and at least one cache line. A tail of fewer rows is filled
+// slots fit in the second-level cache, or in a quarter of it if runs are long, so that dispatching
+// them costs little anyway; and at least one cache line. A tail of fewer rows is filled
 // up with copies of its last row and runs the same code, so a row's bits depend on that row alone.
 #pragma once
 
@@ -18,25 +19,11 @@
 
 #include "program.h"
 #include "rates.h"
+#include "rows.h"
 #include "sums.h"
 #include "threads.h"
 
 namespace tapegrad {
-
-/// Where an input's value for each row lies; stride 0: one value shared by all rows.
-template <class T>
-struct InputRows {
-    const T* data;
-    std::ptrdiff_t stride;
-};
-
-/// Where an output goes: one element per row, or the sum over all rows to *data.
-template <class T>
-struct OutputRows {
-    T* data;
-    std::ptrdiff_t stride;
-    bool sum = false;
-};
 
 /// Slots for `width` lanes, with the constants in place.
 template <class T>
@@ -48,6 +35,7 @@ class Workspace {
         return slots_ + static_cast<std::size_t>(index) * static_cast<std::size_t>(width_);
     }
     int width() const { return width_; }
+    SlotLanes<T> lanes() const { return {slots_, static_cast<std::size_t>(width_)}; }
 
    private:
     struct Free {
@@ -56,25 +44,6 @@ class Workspace {
     std::unique_ptr<void, Free> memory_;
     T* slots_;
     int width_;
-};
-
-/// Brings the inputs of blocks of rows into their slots.
-template <class T>
-class Gather {
-   public:
-    Gather(const Code& code, const InputRows<T>* inputs);
-    /// Rows from `first` on; lanes beyond `count` get copies of the last one.
-    void fill(const Workspace<T>& workspace, std::size_t first, std::size_t count) const;
-
-   private:
-    struct Column {
-        std::uint32_t slot;
-        InputRows<T> rows;
-    };
-    static void fill_tile(const Column& column, T* to, std::size_t first, std::size_t l,
-                          std::size_t count);
-
-    std::vector<Column> shared_, adjacent_, strided_;  ///< stride 0, 1, any other
 };
 
 /// The outputs of a block of rows.
@@ -139,10 +108,12 @@ class Runner {
     void give(std::unique_ptr<Workspace<T>> workspace) const;
     /// Threads that are worth waking for so many rows.
     int threads_for(std::size_t rows, int wanted) const;
-    static void scatter(const RowBlock<T>& block, const OutputRows<T>* outputs);
     template <class Collect>
     void sum_pieces(const InputRows<T>* inputs, std::size_t count, int threads,
                     std::vector<T>& totals, Collect collect) const;
+    /// Calls body(runner, inputs) with what has to run for every row: this, or its part.
+    template <class Body>
+    void in_parts(const InputRows<T>* inputs, std::size_t count, Body body) const;
     /// The program in two parts, or null if that saves nothing with these inputs shared.
     struct Parts;
     const Parts* parts_for(const InputRows<T>* inputs) const;
@@ -196,11 +167,19 @@ template <class T>
 template <class Collect>
 void Runner<T>::sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
                               std::vector<T>& totals, Collect collect) const {
+    in_parts(inputs, count, [&](const Runner& runner, const InputRows<T>* all) {
+        runner.sum_pieces(all, count, threads, totals, collect);
+    });
+}
+
+template <class T>
+template <class Body>
+void Runner<T>::in_parts(const InputRows<T>* inputs, std::size_t count, Body body) const {
     const Parts* parts = count >= sum_piece ? parts_for(inputs) : nullptr;
-    if (!parts) return sum_pieces(inputs, count, threads, totals, collect);
+    if (!parts) return body(*this, inputs);
     std::vector<T> values;
     const std::vector<InputRows<T>> all = with_shared(*parts, inputs, values);
-    parts->rows.sum_pieces(all.data(), count, threads, totals, collect);
+    body(parts->rows, all.data());
 }
 
 template <class T>
@@ -218,7 +197,7 @@ void Runner<T>::sum_pieces(const InputRows<T>* inputs, std::size_t count, int th
         const std::size_t end = std::min(count, (p + 1) * piece);
         for (std::size_t first = p * piece; first < end; first += width) {
             const std::size_t rows = std::min(width, end - first);
-            gather.fill(workspace, first, rows);
+            gather.fill(workspace.lanes(), first, rows);
             kernels<T>().lanes(code, workspace.slots(), width_);
             collect(RowBlock<T>{code, workspace, first, rows}, sums.data());
         }

@@ -4,7 +4,9 @@
 // instructions lets a single evaluation use vectors.
 //
 // 1. The base order is the recorded one, with the pieces of long sums moved behind their last
-//    operand.
+//    operand. Who computes with arrays records all of one operation before the next one, and
+//    gradients come last of all; then values wait long to be used. So the order of the last input
+//    that each instruction depends on is taken where it keeps fewer values waiting.
 // 2. It is cut into regions of so many instructions as have their operands in the first-level
 //    cache together.
 // 3. Within a region a greedy list scheduler repeatedly emits all ready instructions of the kind
@@ -16,11 +18,12 @@
 #include "schedule.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tapegrad {
 namespace {
 
-constexpr std::uint32_t region_size = 1024;
+constexpr std::uint32_t region_size = 1024, local_region_size = 512;
 constexpr std::uint32_t none = 0xffffffff;
 
 class Scheduler {
@@ -29,14 +32,12 @@ class Scheduler {
         : lowered_(lowered), count_(static_cast<std::uint32_t>(lowered.instructions.size())) {}
 
     Schedule run() {
-        find_producers();
-        find_kinds();
+        find_producers_and_kinds();
         base_order();
         link_consumers();
         out_.order.reserve(count_);
-        for (std::uint32_t low = 0; low < count_; low += region_size) {
-            group(low, std::min(count_, low + region_size));
-        }
+        for (std::uint32_t low = 0; low < count_; low += region_size_)
+            group(low, std::min(count_, low + region_size_));
         return std::move(out_);
     }
 
@@ -46,21 +47,14 @@ class Scheduler {
         return {lowered_.operands.data() + instruction.operands, instruction.words};
     }
 
-    void find_producers() {
-        producer_.assign(lowered_.values, none);
-        for (std::uint32_t i = 0; i < count_; ++i) {
-            const Instruction& instruction = lowered_.instructions[i];
-            for (std::uint32_t r = 0; r < instruction.results; ++r)
-                producer_[instruction.first_result + r] = i;
-        }
-    }
-
     /// Instructions of one kind have one kernel, n and m. Most kernels imply the rest.
-    void find_kinds() {
+    void find_producers_and_kinds() {
+        producer_.assign(lowered_.values, none);
         kind_.resize(count_);
         std::vector<const Instruction*> shaped;  // of the kernels with any number of operands
         for (std::uint32_t i = 0; i < count_; ++i) {
             const Instruction& instruction = lowered_.instructions[i];
+            std::fill_n(producer_.begin() + instruction.first_result, instruction.results, i);
             if (!is_open(instruction.kernel)) {
                 kind_[i] = instruction.kernel;
                 continue;
@@ -79,6 +73,61 @@ class Scheduler {
     }
 
     void base_order() {
+        recorded_order();
+        std::vector<std::uint32_t> local = order_by_inputs();
+        region_size_ = region_size;
+        if (!local.empty() && most_waiting(local) < most_waiting(base_)) {
+            base_ = std::move(local);
+            region_size_ = local_region_size;
+        }
+        region_.resize(count_);
+        for (std::uint32_t p = 0; p < count_; ++p) region_[base_[p]] = p / region_size_;
+    }
+
+    /// Instructions in the order of the last input they depend on; empty if that is the same one
+    /// for most of them.
+    std::vector<std::uint32_t> order_by_inputs() const {
+        const auto inputs = static_cast<std::uint32_t>(lowered_.inputs.size());
+        std::vector<std::uint32_t> last(lowered_.values, 0), starts(inputs + 1, 0);
+        for (std::uint32_t k = 0; k < inputs; ++k)
+            if (lowered_.inputs[k] != no_value) last[lowered_.inputs[k]] = k;
+        for (std::uint32_t i = 0; i < count_; ++i) {
+            const Instruction& instruction = lowered_.instructions[i];
+            std::uint32_t latest = 0;
+            for (ValueId operand : operands(i)) latest = std::max(latest, last[operand]);
+            std::fill_n(last.begin() + instruction.first_result, instruction.results, latest);
+            ++starts[latest + 1];
+        }
+        if (std::uint64_t{2} * *std::max_element(starts.begin(), starts.end()) > count_) return {};
+        std::partial_sum(starts.begin(), starts.end(), starts.begin());
+        std::vector<std::uint32_t> order(count_);
+        for (std::uint32_t i = 0; i < count_; ++i)
+            order[starts[last[lowered_.instructions[i].first_result]]++] = i;
+        return order;
+    }
+
+    /// The largest number of results that wait for a user at any time.
+    std::uint32_t most_waiting(const std::vector<std::uint32_t>& order) const {
+        std::vector<std::uint32_t> last(lowered_.values, none);
+        for (std::uint32_t at = 0; at < count_; ++at)
+            for (ValueId operand : operands(order[at])) last[operand] = at;
+        for (ValueId output : lowered_.outputs) last[output] = none;
+        std::uint32_t waiting = 0, most = 0;
+        for (std::uint32_t at = 0; at < count_; ++at) {
+            const Instruction& instruction = lowered_.instructions[order[at]];
+            for (std::uint32_t r = 0; r < instruction.results; ++r)
+                waiting += last[instruction.first_result + r] != none;
+            most = std::max(most, waiting);
+            for (ValueId operand : operands(order[at]))
+                if (last[operand] == at && producer_[operand] != none) {
+                    --waiting;
+                    last[operand] = none;
+                }
+        }
+        return most;
+    }
+
+    void recorded_order() {
         std::vector<std::uint32_t> key(count_), head(count_, none), next(count_, none);
         for (std::uint32_t i = 0; i < count_; ++i) {
             key[i] = i;
@@ -100,34 +149,35 @@ class Scheduler {
             base_.push_back(i);
             for (std::uint32_t e = head[i]; e != none; e = next[e]) base_.push_back(e);
         }
-        position_.resize(count_);
-        for (std::uint32_t p = 0; p < count_; ++p) position_[base_[p]] = p;
     }
 
+    /// Users within the region of each instruction, and how many of its operands are made there.
     void link_consumers() {
         consumers_from_.assign(count_ + 1, 0);
-        for (std::uint32_t i = 0; i < count_; ++i)
-            for (ValueId operand : operands(i))
-                if (producer_[operand] != none) ++consumers_from_[producer_[operand] + 1];
-        for (std::uint32_t i = 0; i < count_; ++i) consumers_from_[i + 1] += consumers_from_[i];
+        waiting_.assign(count_, 0);
+        each_link([&](std::uint32_t from, std::uint32_t user) {
+            ++consumers_from_[from + 1];
+            ++waiting_[user];
+        });
+        std::partial_sum(consumers_from_.begin(), consumers_from_.end(), consumers_from_.begin());
         consumers_.resize(consumers_from_[count_]);
         std::vector<std::uint32_t> fill(consumers_from_.begin(), consumers_from_.end() - 1);
+        each_link([&](std::uint32_t from, std::uint32_t user) { consumers_[fill[from]++] = user; });
+    }
+
+    template <class Body>
+    void each_link(Body body) const {
         for (std::uint32_t i = 0; i < count_; ++i)
             for (ValueId operand : operands(i))
-                if (producer_[operand] != none) consumers_[fill[producer_[operand]]++] = i;
-        waiting_.resize(count_);
+                if (const std::uint32_t from = producer_[operand];
+                    from != none && region_[from] == region_[i])
+                    body(from, i);
     }
 
     void group(std::uint32_t low, std::uint32_t high) {
         for (std::uint32_t p = low; p < high; ++p) {
-            std::uint32_t i = base_[p], waiting = 0;
-            for (ValueId operand : operands(i)) {
-                std::uint32_t from = producer_[operand];
-                waiting += from != none && position_[from] >= low;
-            }
-            waiting_[i] = waiting;
-            ++remaining_[kind_[i]];
-            if (!waiting) make_ready(i);
+            ++remaining_[kind_[base_[p]]];
+            if (!waiting_[base_[p]]) make_ready(base_[p]);
         }
         // Fractions ready / remaining, compared without division.
         const auto less_complete = [&](std::uint32_t a, std::uint32_t b) {
@@ -140,7 +190,7 @@ class Scheduler {
             current_ = *best;
             *best = active_.back();
             active_.pop_back();
-            emit_kind(low, high);
+            emit_kind();
             if (!ready_[current_].empty()) active_.push_back(current_);
             current_ = none;
         }
@@ -155,32 +205,28 @@ class Scheduler {
     /// Whether instructions of a run may need each other's results. Costly functions share vectors
     /// in a single evaluation, so theirs may not; the others are run one after the other.
     bool may_depend(std::uint32_t kind) const {
-        if (kind >= kernel_sumdot_small) return true;
+        if (kind >= kernel_sub_product) return true;
         return kind < op_count && !info(static_cast<Op>(kind)).vector_pace;
     }
 
     /// Emits what is ready of the current kind, and what becomes ready by that.
-    void emit_kind(std::uint32_t low, std::uint32_t high) {
+    void emit_kind() {
         const auto first = static_cast<std::uint32_t>(out_.order.size());
         bool independent = true;
-        std::vector<std::uint32_t> batch;
         do {
             independent = out_.order.size() == first;
-            batch.clear();
-            batch.swap(ready_[current_]);
-            remaining_[current_] -= static_cast<std::uint32_t>(batch.size());
-            out_.order.insert(out_.order.end(), batch.begin(), batch.end());
-            for (std::uint32_t i : batch) release_users(i, low, high);
+            batch_.clear();
+            batch_.swap(ready_[current_]);
+            remaining_[current_] -= static_cast<std::uint32_t>(batch_.size());
+            out_.order.insert(out_.order.end(), batch_.begin(), batch_.end());
+            for (std::uint32_t i : batch_) release_users(i);
         } while (!ready_[current_].empty() && may_depend(current_));
         close_runs(first, independent);
     }
 
-    void release_users(std::uint32_t i, std::uint32_t low, std::uint32_t high) {
-        for (std::uint32_t c = consumers_from_[i]; c < consumers_from_[i + 1]; ++c) {
-            std::uint32_t user = consumers_[c];
-            if (position_[user] < high && position_[user] >= low && --waiting_[user] == 0)
-                make_ready(user);
-        }
+    void release_users(std::uint32_t i) {
+        for (std::uint32_t c = consumers_from_[i]; c < consumers_from_[i + 1]; ++c)
+            if (--waiting_[consumers_[c]] == 0) make_ready(consumers_[c]);
     }
 
     /// The order from `first` on as runs: one, except of the kind of last resort, which mixes
@@ -202,12 +248,13 @@ class Scheduler {
     const Lowered& lowered_;
     const std::uint32_t count_;
     Schedule out_;
-    std::vector<std::uint32_t> producer_, kind_, base_, position_;
+    std::vector<std::uint32_t> producer_, kind_, base_, region_, batch_;
     std::vector<std::uint32_t> consumers_from_, consumers_, waiting_;
     std::vector<std::vector<std::uint32_t>> ready_;  ///< per kind
-    std::uint32_t current_ = none;                   ///< the kind that is being emitted
-    std::vector<std::uint32_t> active_;              ///< kinds with something ready
-    std::vector<std::uint32_t> remaining_;           ///< per kind, in the region
+    std::uint32_t region_size_ = region_size;
+    std::uint32_t current_ = none;          ///< the kind that is being emitted
+    std::vector<std::uint32_t> active_;     ///< kinds with something ready
+    std::vector<std::uint32_t> remaining_;  ///< per kind, in the region
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // sumdot that the executors run fastest.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -14,8 +16,32 @@ struct Term {
     NodeId g, d;
 };
 
-/// g * d without the nodes that constants make superfluous; d must not be 0. A `masked` product
-/// stays 0 where g is, whatever d is.
+/// A node as a number times another node, which is no_node where the number is all.
+struct Scaled {
+    double factor;
+    NodeId node;
+};
+
+inline Scaled scaled(const Graph& graph, NodeId id) {
+    const Node& node = graph.node(id);
+    if (node.op() == Op::constant) return {graph.constant_value(id), no_node};
+    if (node.op() == Op::neg) return {-1.0, node.a};
+    if (node.op() == Op::mul && graph.is_constant(node.a))
+        return {graph.constant_value(node.a), node.b};
+    if (node.op() == Op::mul && graph.is_constant(node.b))
+        return {graph.constant_value(node.b), node.a};
+    return {1.0, id};
+}
+
+/// The product of two numbers, 0 where it is so large or small that it could make products with it
+/// overflow or vanish that did not before.
+inline double joined(double a, double b) {
+    const double product = a * b;
+    return std::abs(product) < 1e100 && std::abs(product) > 1e-100 ? product : 0.0;
+}
+
+/// g * d without the nodes that constants make superfluous; d must not be 0. Of numbers on both
+/// sides one is left: 100 * (2 x) is 200 x. A `masked` product stays 0 where g is, whatever d is.
 inline Term product(Graph& graph, NodeId g, const Symbol& d, bool masked) {
     if (d.is(1.0)) return {g, no_node};
     if (graph.is_constant(g, 1.0)) return {d.in(graph), no_node};
@@ -24,7 +50,16 @@ inline Term product(Graph& graph, NodeId g, const Symbol& d, bool masked) {
         return {graph.binary(Op::masked_mul, g, factor), no_node};
     if (graph.is_constant(g) && graph.is_constant(factor))
         return {graph.binary(Op::mul, g, factor), no_node};
-    return {g, factor};
+    const Scaled left = scaled(graph, g);
+    if (left.node == g) return {g, factor};
+    const Scaled right = scaled(graph, factor);
+    const double number = joined(left.factor, right.factor);
+    if (right.node == factor || number == 0.0) return {g, factor};
+    const NodeId constant = graph.constant(number);
+    if (left.node != no_node && right.node != no_node)
+        return {graph.binary(Op::mul, constant, left.node), right.node};
+    const NodeId node = left.node == no_node ? right.node : left.node;
+    return number == 1.0 ? Term{node, no_node} : Term{constant, node};
 }
 
 /// Collects terms and sums them up.
@@ -39,6 +74,17 @@ class Terms {
         }
     }
     bool empty() const { return plain_.empty() && pairs_.empty(); }
+
+    /// Adds up the plain terms that are numbers.
+    void join_constants(Graph& graph) {
+        const auto is_number = [&](NodeId id) { return graph.is_constant(id); };
+        if (std::count_if(plain_.begin(), plain_.end(), is_number) < 2) return;
+        double total = 0.0;
+        for (NodeId id : plain_)
+            if (is_number(id)) total += graph.constant_value(id);
+        std::erase_if(plain_, is_number);
+        plain_.push_back(graph.constant(total));
+    }
 
     /// The node of their sum, 0 if there are none; starts anew.
     NodeId sum(Graph& graph) {

@@ -67,6 +67,29 @@ def test_sums_over_rows_have_the_same_bits_for_any_number_of_threads(
         assert abs(float(got) - float(wanted)) <= 16 * np.finfo(program.dtype).eps * size
 
 
+@pytest.mark.parametrize("isa", tg.isas())
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 15, 16, 17, 40])
+def test_a_row_has_its_results_whatever_its_place_in_a_tile(
+    count: int, dtype: str, isa: str
+) -> None:
+    x = tg.Graph().inputs(count)
+    program = tg.compile([*(each * 3 for each in x[::-1]), x[0]], dtype=dtype)
+    before = tg.isa()
+    tg.set_isa(isa)
+    try:
+        for rows in (1, 3, 8, 16, 21, 300):
+            given = np.random.default_rng(rows).random((rows, count)).astype(dtype)
+            expected = np.column_stack([given[:, ::-1] * 3, given[:, 0]]).astype(dtype)
+            assert np.array_equal(program.batch(given), expected)
+            wide = np.repeat(given, 2, axis=1)
+            for other in (wide[:, ::2], np.asfortranarray(given), given[::-1, ::-1][::-1, ::-1]):
+                assert np.array_equal(program.batch(other), expected)
+            assert np.array_equal(program.batch(given[::-1]), expected[::-1])
+    finally:
+        tg.set_isa(before)
+
+
 def test_columns_of_different_lengths_are_refused(program: tg.Program) -> None:
     with pytest.raises(tg.ShapeError, match="one length, got 3 and 4"):
         program.columns([np.ones(3), np.ones(4), 1.0])

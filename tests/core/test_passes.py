@@ -42,6 +42,20 @@ def test_the_gradient_of_a_softmax_is_one_instruction() -> None:
     assert kernels(program)["softmax_vjp"] == 1
 
 
+def test_numbers_on_both_sides_of_a_product_become_one() -> None:
+    x = inputs(1)
+    program = tg.compile(100 * x[0] ** 2, wrt=x)
+    assert kernels(program) == {"square": 1, "mul": 2}  # x², 100 x², 200 x
+    assert program([3.0])[1].tolist() == [600.0]
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_numbers_are_not_joined_where_their_product_would_vanish_or_overflow(scale: float) -> None:
+    x, y = inputs(2)
+    _, gradient = tg.compile((scale * x) * (scale * y), wrt=[x])([1.0, scale**-1.5])
+    assert gradient[0] == pytest.approx(scale**0.5)
+
+
 # ---- lower -------------------------------------------------------------------------------------
 
 
@@ -56,6 +70,27 @@ def test_a_product_used_once_by_a_sum_becomes_part_of_it() -> None:
     x, y, z = inputs(3)
     assert kernels(tg.compile(x * y + z)) == {"muladd": 1}
     assert kernels(tg.compile([x * y + z, x * y])) == {"mul": 1, "add": 1}
+
+
+def test_a_square_used_once_by_a_sum_becomes_part_of_it() -> None:
+    x, y = inputs(2)
+    assert kernels(tg.compile(x**2 + y)) == {"muladd": 1}
+    assert kernels(tg.compile([x**2 + y, x**2])) == {"square": 1, "add": 1}
+
+
+def test_a_product_used_once_by_a_difference_becomes_part_of_it() -> None:
+    x, y, z = inputs(3)
+    point = [1 + 2.0**-30, 1 - 2.0**-30, 1.0]
+    for difference, kernel in (
+        (z - x * y, "sub product"),
+        (x * y - z, "product sub"),
+        (z - x**2, "sub product"),
+    ):
+        program = tg.compile(difference)
+        assert kernels(program) == {kernel: 1}
+        assert program(point) == tg.compile([difference, x * y, x**2])(point)[0]
+    assert tg.compile(z - x * y)(point) == 0.0  # rounded twice
+    assert kernels(tg.compile(x * y - y * z)) == {"mul": 1, "sub product": 1}
 
 
 def test_products_of_a_sum_round_one_by_one() -> None:
@@ -113,6 +148,31 @@ def test_a_chain_of_additions_is_one_run() -> None:
     program = tg.compile(v)
     assert program.stats["runs"] == 1
     assert program([1.0, 0.25]) == 126.0
+
+
+def valley(x: Any) -> Any:
+    return np.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+
+def test_what_is_recorded_array_by_array_runs_piece_by_piece() -> None:
+    x = inputs(2_000)
+    program = tg.compile(valley(x), wrt=x)
+    # Inputs, of which gradients take the places, and what the regions of 512 work with.
+    assert program.stats["slots"] < 2_000 + 600
+    point = np.random.default_rng(0).random(2_000)
+    value, gradient = program(point)
+    assert value == pytest.approx(valley(point), rel=1e-13)
+    off = point[1:] - point[:-1] ** 2
+    expected = np.zeros(2_000)
+    expected[:-1] = -400 * point[:-1] * off - 2 * (1 - point[:-1])
+    expected[1:] += 200 * off
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_sparse_hessian_computes_nothing_but_its_entries() -> None:
+    x = inputs(1_000)
+    program = tg.hessian(valley(x), x, sparse=True).compile().program
+    assert program.stats["instructions"] < 4 * 1_000
 
 
 # ---- slots -------------------------------------------------------------------------------------

@@ -322,3 +322,66 @@ def test_empty_arrays_sum_to_zero(shape: tuple[int, ...]) -> None:
     x = tg.Graph().inputs(0).reshape(shape)
     assert np.shape(np.sum(x, axis=0)) == shape[1:]
     assert np.sum(x) == 0.0
+
+
+# ---- arrays are recorded at once, and as their elements would be -------------------------------
+
+
+@pytest.mark.parametrize(
+    ("whole", "each"),
+    [
+        (lambda x, y: x - y, lambda a, b: a - b),
+        (lambda x, y: x**2 + 3 / y, lambda a, b: a**2 + 3 / b),
+        (tg.maximum, tg.maximum),
+        (
+            lambda x, y: tg.where(x > y, tg.exp(x), 0.5),
+            lambda a, b: tg.where(a > b, tg.exp(a), 0.5),
+        ),
+    ],
+)
+def test_an_array_is_recorded_as_its_elements_are(whole: Function, each: Function) -> None:
+    x, y = tg.Graph().inputs(12).reshape(2, 2, 3)
+    for first, second in ((x, y), (x[:, ::-1], y[0]), (x.T, y.T), (x[:1], y[:, 1:2])):
+        found = whole(first, second)
+        pairs = np.broadcast(np.asarray(first), np.asarray(second))
+        assert found.shape == pairs.shape
+        assert type(found) is type(x)
+        expected = [each(a, b).index for a, b in pairs]
+        assert [var.index for var in found.ravel()] == expected
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "uint64", "bool", ">f8", "object"])
+def test_numbers_of_any_type_meet_an_array_of_vars(dtype: str) -> None:
+    x = tg.Graph().inputs(3)
+    numbers = np.array([1, 0, 1]).astype(dtype)
+    program = tg.compile(list(numbers * x + x / 2))
+    assert program([2.0, 3.0, 4.0]).tolist() == [3.0, 1.5, 6.0]
+
+
+def test_numbers_among_vars_stay_numbers() -> None:
+    x = tg.Graph().inputs(1)
+    mixed = np.array([x[0], 2, 3.0, np.float32(4)], dtype=object).view(type(x))
+    assert (mixed * 2)[1:].tolist() == [4.0, 6.0, 8.0]
+    assert np.exp(mixed)[2] == tg.exp(3.0)
+
+
+def test_an_element_that_runs_code_of_its_own_does_no_harm() -> None:
+    class Clearing(int):
+        def __float__(self) -> float:
+            items[:] = 0.0
+            return 1.0
+
+    x = tg.Graph().inputs(2)
+    items = np.array([x[0] * 2.5, Clearing(3), x[1] * 3.5], dtype=object)
+    other = np.array([Clearing(1), x[0], Clearing(2)], dtype=object)
+    assert len(tg.add(items, other)) == 3
+
+
+def test_arrays_of_two_graphs_are_refused() -> None:
+    x, y = tg.Graph().inputs(2), tg.Graph().inputs(2)
+    with pytest.raises(tg.GraphError, match="two graphs"):
+        x + y
+    mixed = np.array([x[0], y[0]], dtype=object).view(type(x))
+    doubled = mixed * 2  # each in its own
+    assert [var.graph is home[0].graph for var, home in zip(doubled, (x, y), strict=True)]
+    assert doubled[1].operands[1].graph is y[0].graph

@@ -170,6 +170,13 @@ def test_sparse_hessians_of_random_structure(seed: int) -> None:
     np.testing.assert_allclose(dense, dense.T, rtol=1e-12, atol=1e-13)
 
 
+def test_what_has_the_number_0_for_a_tangent_stands_still() -> None:
+    x, y = tg.Graph().inputs(2)
+    moved = tg.jvp([tg.sqrt(x) * y, y * y], [x, y], [0.0, 1.0])
+    # The derivative of sqrt is infinite at 0, and nobody asked for it.
+    assert tg.compile(list(moved))([0.0, 3.0]).tolist() == [0.0, 6.0]
+
+
 def test_steps_do_not_count_as_dependence() -> None:
     x = tg.Graph().inputs(3)
     found = tg.jacobian([tg.floor(x[0]) * x[1], tg.where(x[0] > 0, x[1], x[2])], x, sparse=True)

@@ -24,7 +24,6 @@ from tapegrad.scalar.arrays import (
     accumulate,
     dots,
     matmul,
-    native,
     of_vars,
     only,
     plain,
@@ -309,7 +308,7 @@ def _einsum(equation: str, *operands: Any, **options: Any) -> Any:
     ]
     if len(flat) == 1:
         return reduce(functions.sum, flat[0], -1)
-    factor = functools.reduce(native(np.multiply), flat[:-1])
+    factor = functools.reduce(functions.mul, flat[:-1])
     return of_vars(dots(factor, flat[-1]))
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tapegrad._core import Var, functions
+from tapegrad._core import Var, functions, power
 from tapegrad.errors import DTypeError, ShapeError
 
 Elementwise = Callable[..., Any]
@@ -128,11 +128,6 @@ def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
 # ---- element by element -------------------------------------------------------------------------
 
 
-def native(ufunc: np.ufunc) -> Elementwise:
-    """Let NumPy's loop over objects call the operators of Vars."""
-    return lambda *arrays: ufunc(*map(plain, arrays), dtype=object)
-
-
 def _logaddexp(a: Any, b: Any) -> Any:
     pairs = np.frompyfunc(lambda x, y: functions.logsumexp([x, y]), 2, 1)
     return pairs(a, b)
@@ -169,13 +164,13 @@ def dots(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
 
 #: How each ufunc is recorded, element by element.
 CALLS: dict[np.ufunc, Elementwise] = {
-    np.add: native(np.add),
-    np.subtract: native(np.subtract),
-    np.multiply: native(np.multiply),
-    np.true_divide: native(np.true_divide),
-    np.negative: native(np.negative),
-    np.positive: native(np.positive),
-    np.power: native(np.power),
+    np.add: functions.add,
+    np.subtract: functions.sub,
+    np.multiply: functions.mul,
+    np.true_divide: functions.div,
+    np.negative: functions.neg,
+    np.positive: lambda x: x,
+    np.power: power,
     np.float_power: functions.pow,
     np.absolute: functions.abs,
     np.fabs: functions.abs,

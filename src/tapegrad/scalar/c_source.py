@@ -33,6 +33,8 @@ KEYWORDS = re.compile(
 EXPRESSIONS = {
     "neg": "-$a",
     "sub": "$a - $b",
+    "sub_product": "$a - $b * $c",
+    "product_sub": "$a * $b - $c",
     "div": "$a / $b",
     "square": "$a * $a",
     "abs": "fabs$f($a)",

@@ -281,7 +281,7 @@ def as_vars(vars_: Var | Iterable[Var], what: str) -> list[Var]:
     if isinstance(vars_, Var):
         return [vars_]
     if isinstance(vars_, np.ndarray):
-        return list(vars_.ravel())
+        return vars_.ravel().tolist()
     try:
         return list(vars_)
     except TypeError:

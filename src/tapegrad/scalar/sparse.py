@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tapegrad import _core
-from tapegrad._core import Pattern, Var
+from tapegrad._core import Var
 from tapegrad.errors import OptionError
 from tapegrad.scalar.arrays import ArrayOfVars
-from tapegrad.scalar.derivatives import Mode, by_columns, gradient, push, var_array
+from tapegrad.scalar.derivatives import Mode, by_columns, var_array
 from tapegrad.scalar.program import Program, compile
 
 if TYPE_CHECKING:
@@ -74,34 +74,14 @@ def sparse_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> SparseVars:
     """Differentiate outputs by variables, both flat, along groups of either."""
     ends = var_array(outputs, "jacobian: outputs").ravel()
     variables = var_array(wrt, "jacobian: wrt").ravel()
-    pattern = _core.dependence(ends.tolist(), variables.tolist())
-    rows, columns = _places(pattern)
-    of_columns, of_rows = pattern.colour_columns(), pattern.transposed().colour_columns()
-    if by_columns(mode, _count(of_rows), _count(of_columns)):
-        sweeps = [push(ends, variables, group) for group in _groups(of_columns)]
-        values = _chosen(sweeps, of_columns[columns], rows)
-    else:
-        sums = [_core.functions.sum(ends[group].tolist()) for group in _groups(of_rows)]
-        sweeps = [gradient(each, variables) for each in sums]
-        values = _chosen(sweeps, of_rows[rows], columns)
-    return SparseVars((len(ends), len(variables)), rows, columns, values, len(sweeps))
+    forward = None if mode == "auto" else by_columns(mode, 0, 0)
+    return SparseVars((len(ends), len(variables)), *_core.sparse_jacobian(ends, variables, forward))
 
 
 def sparse_hessian(output: Var, wrt: Any) -> SparseVars:
     """Differentiate one Var twice; of (i, j) and (j, i), alike, whichever a sweep shows alone."""
     variables = var_array(wrt, "hessian: wrt").ravel()
-    first = gradient(output, variables)
-    pattern = _core.dependence(first.tolist(), variables.tolist()).symmetric()
-    rows, columns = _places(pattern)
-    colours = pattern.colour_symmetric()
-    sweeps = [push(first, variables, group) for group in _groups(colours)]
-    alone = _alone(rows, colours[columns], len(sweeps))
-    values = _chosen(
-        sweeps,
-        np.where(alone, colours[columns], colours[rows]),
-        np.where(alone, rows, columns),
-    )
-    return SparseVars((len(variables),) * 2, rows, columns, values, len(sweeps))
+    return SparseVars((len(variables),) * 2, *_core.sparse_hessian(output, variables))
 
 
 def _scipy_csr_array() -> Any:
@@ -113,31 +93,3 @@ def _scipy_csr_array() -> Any:
             "`values` of SparseVars"
         ) from None
     return csr_array
-
-
-def _places(pattern: Pattern) -> tuple[Indices, Indices]:
-    """Return rows and columns of all entries, by rows."""
-    starts = pattern.starts
-    rows = np.repeat(np.arange(len(starts) - 1, dtype=np.int32), np.diff(starts))
-    return rows, pattern.columns
-
-
-def _count(colours: Indices) -> int:
-    return int(colours.max(initial=-1)) + 1
-
-
-def _groups(colours: Indices) -> list[NDArray[np.bool_]]:
-    """Return who belongs to each colour, as a mask."""
-    return [colours == colour for colour in range(_count(colours))]
-
-
-def _alone(rows: Indices, colours: Indices, count: int) -> NDArray[np.bool_]:
-    """Tell of each entry whether its row has no other one of its column's colour."""
-    cells = rows.astype(np.int64) * count + colours
-    _, place, times = np.unique(cells, return_inverse=True, return_counts=True)
-    return np.asarray(times[place] == 1)
-
-
-def _chosen(sweeps: list[ArrayOfVars], which: Indices, where: Indices) -> ArrayOfVars:
-    """Read each entry from the sweep that shows it."""
-    return np.stack(sweeps)[which, where] if sweeps else np.empty(0, dtype=object)

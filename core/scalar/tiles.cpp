@@ -1,0 +1,58 @@
+// core/scalar/tiles.cpp -- transposes tiles; compiled once per instruction set and number type.
+#include "tiles.h"
+
+#include "lanes.h"
+
+namespace tapegrad {
+namespace TG_ISA {
+namespace {
+
+using Real = TG_REAL;
+constexpr int native = native_lanes<Real>;
+using L = Lanes<Real, native>;
+
+/// Exchanges the blocks of `half` lanes off the diagonal of every two blocks.
+template <int half, int... I>
+TG_INLINE void exchange(L& a, L& b, Indices<I...>) {
+    using Index = Register<typename Format<Real>::Int, native>;
+    const L::V first = a.v, second = b.v;
+    a.v = __builtin_shuffle(first, second, Index{(I & half ? native + I - half : I)...});
+    b.v = __builtin_shuffle(first, second, Index{(I & half ? native + I : I + half)...});
+}
+
+template <int half = 1>
+TG_INLINE void transpose(L (&tile)[native]) {
+    for (int i = 0; i < native; ++i)
+        if (!(i & half)) exchange<half>(tile[i], tile[i + half], UpTo<native>());
+    if constexpr (2 * half < native) transpose<2 * half>(tile);
+}
+
+void to_slots(const Tiled& tiled, const Real* matrix, Real* slots) {
+    L tile[native];
+    for (std::size_t at = 0; at < tiled.columns; at += native) {
+        for (int k = 0; k < native; ++k) tile[k] = L::load(matrix + at + k * tiled.stride);
+        transpose(tile);
+        for (int k = 0; k < native; ++k)
+            tile[k].store(slots + tiled.slots[at + std::size_t(k)] * tiled.slot_lanes);
+    }
+}
+
+void to_matrix(const Tiled& tiled, const Real* slots, Real* matrix) {
+    L tile[native];
+    for (std::size_t at = 0; at < tiled.columns; at += native) {
+        for (int k = 0; k < native; ++k)
+            tile[k] = L::load(slots + tiled.slots[at + std::size_t(k)] * tiled.slot_lanes);
+        transpose(tile);
+        for (int k = 0; k < native; ++k) tile[k].store(matrix + at + k * tiled.stride);
+    }
+}
+
+}  // namespace
+
+#define TG_JOIN(a, b) a##b
+#define TG_EXPAND(a, b) TG_JOIN(a, b)
+extern const Tiles<Real> TG_EXPAND(tiles_, TG_REAL);
+constinit const Tiles<Real> TG_EXPAND(tiles_, TG_REAL) = {native, to_slots, to_matrix};
+
+}  // namespace TG_ISA
+}  // namespace tapegrad
