@@ -6,7 +6,6 @@ import fnmatch
 import math
 import shutil
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -19,7 +18,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from tapegrad.bench import frameworks, machine, suites
+from tapegrad.bench import frameworks, machine, scratch, suites
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError, WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.measurement import Done, Measurement, Settings
@@ -38,8 +37,11 @@ from tapegrad.bench.shapes import customised
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
 from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
+from tapegrad.worker.operators.numpy import OPERATORS
 
 DEVICES = ("cpu", "cuda")
+#: What others call a device.
+ALIASES = {"gpu": "cuda", "nvidia": "cuda"}
 CACHES = ("warm", "cold")
 #: Options that hold several names, and those that hold several texts.
 NAMES = ("frameworks", "filter", "sizes", "phases")
@@ -105,7 +107,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ):
             for name in names:
                 if name not in known:
-                    raise UnknownNameError(kind, name, known)
+                    raise UnknownNameError(kind, name, known, meant=ALIASES.get(name.lower(), ""))
         if self.sizes and (self.shape or self.cases):
             raise BenchError("sizes choose among the suite's own cases; leave them out.")
         if self.cache == "cold" and self.device != "cpu":
@@ -296,6 +298,18 @@ def _expect_memory(cases: list[Case]) -> None:
             )
 
 
+def _expect_operators(cases: list[Case], contenders: list[Contender]) -> None:
+    """Refuse operators that nobody has; adapters of the user's may have some of their own."""
+    if not all(each.ships for each in contenders):
+        return
+    known = {level: suites.work_at(level) for level in {case.level for case in cases}}
+    for case in cases:
+        names = known[case.level] if case.level == "graph" else known[case.level] | OPERATORS.keys()
+        if case.op not in names:
+            advice = "Or name the adapter file that has it among the frameworks."
+            raise UnknownNameError(case.level, case.op, sorted(names), advice)
+
+
 def _matches(case: Case, pattern: str) -> bool:
     return fnmatch.fnmatch(case.op, pattern) or fnmatch.fnmatch(case.label, pattern)
 
@@ -404,6 +418,7 @@ class _Driver:
         self._contenders = frameworks.find_all(
             options.frameworks or frameworks.installed(suite.frameworks)
         )
+        _expect_operators(self._cases, self._contenders)
         self._resumed = record is not None
         self._run = record or Run(
             id=f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
@@ -421,11 +436,24 @@ class _Driver:
         self._listener.started(self._run, self._cases, [each.name for each in self._contenders])
         earlier = self._store.load(self._run.id)
         self._listener.earlier(earlier)
+        status = "finished" if self._run.status == "finished" else "interrupted"
+        try:
+            with scratch.folder() as folder:
+                self._measure_all(folder, earlier)
+            status = "finished"
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._store.finish(self._run.id, status, time.time())
+        results = self._store.load(self._run.id)
+        self._listener.finished(results)
+        return results
+
+    def _measure_all(self, folder: Path, earlier: Results) -> None:
+        """Start workers, measure case by case, and end the workers whatever happens."""
         done = _done(earlier)
-        folder = Path(tempfile.mkdtemp(prefix="tapegrad-bench-"))
         teams = {each.name: self._team(each, folder) for each in self._contenders}
         witnesses = self._witnesses(folder)
-        status = "finished" if self._run.status == "finished" else "interrupted"
         try:
             self._start(teams, witnesses)
             self._greet(teams, {each.name: each for each in earlier.frameworks})
@@ -433,17 +461,9 @@ class _Driver:
                 self._listener.case(index, case)
                 self._measure(case, teams, witnesses, folder / "case", done)
                 shutil.rmtree(folder / "case", ignore_errors=True)
-            status = "finished"
-        except KeyboardInterrupt:
-            pass
         finally:
             for team in (*teams.values(), *witnesses.values()):
                 team.close()
-            shutil.rmtree(folder, ignore_errors=True)
-            self._store.finish(self._run.id, status, time.time())
-        results = self._store.load(self._run.id)
-        self._listener.finished(results)
-        return results
 
     def _team(self, contender: Contender, folder: Path) -> ProcessTeam:
         options = self._options
@@ -451,13 +471,15 @@ class _Driver:
         return ProcessTeam(contender, folder, threads, options.device, options.timeout)
 
     def _witnesses(self, folder: Path) -> dict[str, ProcessTeam]:
-        """Prepare those who may say what is right: they run on the CPU with all processors.
+        """Prepare those who are asked what is right: they run on the CPU with all processors.
 
-        Each framework has one voice, whichever of its variants take part.
+        Each framework has one voice, whichever of its variants take part. Those that ship are asked
+        first; adapters of the user's may only agree with them.
         """
         shipped = frameworks.shipped()
         found = [shipped[name] for name in WITNESSES if name in shipped]
-        found += [each for each in self._contenders if each.name not in WITNESSES]
+        others = [each for each in self._contenders if each.name not in WITNESSES]
+        found += sorted(others, key=lambda each: not each.ships)
         voices: dict[Path, Contender] = {}
         for each in found:
             if each.interpreter() is not None:
@@ -546,6 +568,7 @@ class _LazyWorker(Worker):
 
     def __init__(self, team: ProcessTeam) -> None:
         self._team = team
+        self.authoritative = team.contender.ships
 
     def send(self, do: str, **arguments: Any) -> None:
         self._team.worker(0).send(do, **arguments)

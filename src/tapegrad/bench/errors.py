@@ -17,9 +17,12 @@ class BenchError(TapegradError):
 class UnknownNameError(BenchError, LookupError):
     """A suite, framework, operator, size, phase or device that does not exist."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], advice: str = "") -> None:
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], advice: str = "", meant: str = ""
+    ) -> None:
+        """Offer the nearest names, or the one that is `meant` where spelling does not tell."""
         names = list(known)
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        close = [meant] if meant else difflib.get_close_matches(name, names, n=3, cutoff=0.6)
         guess = f"Did you mean {' or '.join(close)}?" if close else ""
         listing = f"There are: {', '.join(names)}." if names else "There is none at all."
         sentences = (
