@@ -5,6 +5,10 @@ gives the truth; a second from another framework must agree with it. Where they 
 heard: who agrees with it is right, two against one. A framework that has no backward pass, such
 as NumPy, confirms gradients all the same: the change of its outputs along random directions, by
 central differences, must be what the gradients say.
+
+Not everybody has the same say. Whoever is not authoritative, as an adapter that a user brings, may
+agree with one that is and so confirm it. Where it differs it is not heard, however many say the
+same; and what only such witnesses say is never confirmed.
 """
 
 from __future__ import annotations
@@ -71,6 +75,11 @@ class Truth:
         gradients = any(name.startswith("grad:") for name in self.of_phase(phase))
         return self.outputs_confirmed and (self.gradients_confirmed or not gradients)
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether anybody had gradients to tell."""
+        return any(name.startswith("grad:") for name in self.arrays)
+
     def of_phase(self, phase: str) -> Arrays:
         """Return the results that one phase must give."""
         kinds = {"forward": ("output",), "inference": ("output",), "backward": ("grad:",)}
@@ -95,9 +104,16 @@ def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs,
     for dtype in dict.fromkeys(types):
         court = _Court(case, replace(case, dtype=dtype), sets, folder, seed, failures)
         if truths := court.truths(witnesses):
-            return truths
+            return [_weighed(truth, witnesses) for truth in truths]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
     raise NoTruthError(f"no witness can do this case ({reasons})")
+
+
+def _weighed(truth: Truth, witnesses: Mapping[str, Worker]) -> Truth:
+    """Take no confirmation from those who have no say; who has one is heard first."""
+    if witnesses[truth.sources[0]].authoritative:
+        return truth
+    return replace(truth, outputs_confirmed=False, gradients_confirmed=False)
 
 
 @dataclass(frozen=True)
@@ -114,16 +130,35 @@ class _Court:
 
     def truths(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
         """Return what the first witnesses say, or a third where they disagree; none: nothing."""
+        truths: list[Truth] = []
         try:
             truths = self._heard(witnesses)
-        except DisagreementError as dispute:
-            if upheld := self._upheld(dispute, witnesses):
-                return upheld
-            raise
-        for truth in truths:
-            if truth.dispute is not None:  # about gradients
-                return self._upheld(truth.dispute, witnesses) or truths
-        return truths
+            dispute = next((each.dispute for each in truths if each.dispute), None)
+        except DisagreementError as difference:
+            dispute = difference
+        if dispute is None:
+            return truths
+        without_say = [name for name in dispute.names if not witnesses[name].authoritative]
+        if len(without_say) == 1:
+            return self._unheard(without_say[0], dispute, truths, witnesses)
+        if upheld := self._upheld(dispute, witnesses):
+            return upheld
+        if not truths:
+            raise dispute
+        return truths  # with the dispute, about gradients
+
+    def _unheard(
+        self,
+        absent: str,
+        dispute: DisagreementError,
+        truths: list[Truth],
+        witnesses: Mapping[str, Worker],
+    ) -> list[Truth]:
+        """Decide without the one that has no say; gradients that only it has stay in dispute."""
+        rest = self.truths({name: each for name, each in witnesses.items() if name != absent})
+        if all(truth.has_gradients for truth in rest) or not self.case.wrt:
+            return rest
+        return [replace(truth, dispute=dispute) for truth in truths or rest]
 
     def _heard(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
         """Hear the first witnesses that can do the case; who fails is replaced by the next."""
@@ -148,10 +183,18 @@ class _Court:
     def _upheld(
         self, dispute: DisagreementError, witnesses: Mapping[str, Worker]
     ) -> list[Truth] | None:
-        """Hear each side without the other; right is who a third confirms, if it is only one."""
+        """Hear each side without the other; right is who a third confirms, if it is only one.
+
+        The third has as much say as they have.
+        """
+        equals = {
+            name: worker
+            for name, worker in witnesses.items()
+            if worker.authoritative or not witnesses[dispute.names[0]].authoritative
+        }
         found = []
         for absent in dispute.names:
-            others = {name: worker for name, worker in witnesses.items() if name != absent}
+            others = {name: worker for name, worker in equals.items() if name != absent}
             with suppress(DisagreementError):
                 truths = self._heard(others)
                 if truths and all(map(self._undisputed, truths)):
