@@ -8,7 +8,7 @@ is the driver's own. It counts while blocks are taken: that is the time which it
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class Bar(NamedTuple):
 
     title: str
     text: str
-    count: int
+    n: int
     met: bool
 
 
@@ -141,7 +141,7 @@ def _cost(  # noqa: PLR0917  the parts of a measurement
         visits=meter.visits,
         driver=meter.visits - meter.answers_of_visits,
         blocks=len(sink.blocks),
-        messages=dict(meter.messages.most_common()),
+        messages=dict(meter.messages),
     )
 
 
@@ -167,7 +167,7 @@ class _Sink:
 class _Meter:
     """Adds up how long workers take to answer, in all and from the first block to the last."""
 
-    messages: Counter[str] = field(default_factory=Counter)
+    messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     #: Seconds from the first visit's message to the last one's answer, and answered in them.
     visits: float = 0.0
     answers_of_visits: float = 0.0

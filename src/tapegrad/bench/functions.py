@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -133,16 +132,17 @@ def measure(
     return Result(collected.results({name: team.adapter for name, team in teams.items()}))
 
 
-def _check(contenders: Mapping[str, Any], rounds: int, block: float) -> None:
+def _check(contenders: Mapping[str, Any], rounds: Any, block: Any) -> None:
     """Refuse what cannot be measured."""
     if not isinstance(contenders, Mapping) or not contenders:
         raise BenchError("measure needs at least one function: {'name': function}.")
     for name, contender in contenders.items():
         if not isinstance(name, str) or not callable(getattr(contender, "call", contender)):
             raise BenchError(f"a contender is a name and a function, not {name!r}: {contender!r}.")
-    if not isinstance(rounds, Integral) or isinstance(rounds, bool) or rounds < 1:
+    if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 1:
         raise BenchError(f"rounds must be a whole number of 1 or more, not {rounds!r}.")
-    if not isinstance(block, Real) or isinstance(block, bool) or not 0 < block <= 60:
+    numbers = int, float, np.integer, np.floating
+    if isinstance(block, bool) or not isinstance(block, numbers) or not 0 < block <= 60:
         raise BenchError(f"block must be a number of seconds above 0, at most 60, not {block!r}.")
 
 

@@ -42,6 +42,11 @@ DIRECTIONS = 4
 DIRECTION_TOLERANCE = 1e-4
 
 
+#: Bytes that witnesses need not let go of: to do so takes up to 0.1 s each, since the garbage
+#: collector goes through all that a framework consists of.
+KEPT = 1 << 23
+
+
 class NoTruthError(Exception):
     """No witness can do the case."""
 
@@ -164,21 +169,29 @@ class _Court:
         """Hear the first witnesses that can do the case; who fails is replaced by the next."""
         willing = dict(witnesses)
         while ready := _prepare(self.exact, self.sets[0], willing, self.folder, self.failures):
+            truths: list[Truth] = []
             try:
-                return [
+                truths += (
                     _Hearing(self.exact, arrays, ready, self.folder / str(index)).truth(
                         self.case, self.seed + index
                     )
                     for index, arrays in enumerate(self.sets)
-                ]
+                )
             except _WitnessFailedError as failure:
                 del willing[failure.name]
                 self.failures[failure.name] = str(failure)
+            else:
+                return truths
             finally:
-                for witness in ready:
-                    with suppress(WorkerError):
-                        witness.worker.ask("forget")
+                if not self._is_small(truths):
+                    _dismiss(ready)
         return []
+
+    def _is_small(self, truths: list[Truth]) -> bool:
+        """Whether witnesses may keep the case until the next one takes its place."""
+        arrays = [array for truth in truths for array in truth.arrays.values()]
+        arrays += [array for arrays in self.sets for array in arrays.values()]
+        return bool(truths) and sum(array.nbytes for array in arrays) <= KEPT
 
     def _upheld(
         self, dispute: DisagreementError, witnesses: Mapping[str, Worker]
@@ -280,6 +293,13 @@ def _prepare(
         if len(ready) >= 2 and (not case.wrt or any(each.differentiates for each in ready)):
             break
     return ready
+
+
+def _dismiss(ready: Sequence[_Witness]) -> None:
+    """Have witnesses let go of the case."""
+    for witness in ready:
+        with suppress(WorkerError):
+            witness.worker.ask("forget")
 
 
 class _Hearing:

@@ -24,7 +24,7 @@ from tapegrad.bench import answers, scratch
 from tapegrad.bench.errors import BenchError, WorkerError
 from tapegrad.bench.frameworks import Contender, missing_program
 from tapegrad.worker.adapter import Unsupported
-from tapegrad.worker.offspring import descendants
+from tapegrad.worker.offspring import descendants, of_threads
 from tapegrad.worker.session import Session
 
 #: How long the first answer may take: frameworks import slowly on a cold disk.
@@ -337,11 +337,9 @@ def _marked(mark: str) -> set[int]:
 
 def _scheduled(pid: int, field: int) -> float:
     """Add up what the scheduler says of all threads of a process, in seconds."""
-    total = 0
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with suppress(OSError, IndexError):  # a thread may end meanwhile
-            total += int(file.read_text().split()[field])
-    return total * 1e-9
+    return 1e-9 * sum(
+        int(words[field]) for text in of_threads(pid, "schedstat") if (words := text.split())
+    )
 
 
 def pin(pid: int, threads: int) -> None:

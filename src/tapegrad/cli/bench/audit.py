@@ -181,7 +181,7 @@ def _cost() -> None:
     print_table(Table("Cost", columns, lines))
     bars = cost.bars(found)
     for bar in bars:
-        typer.echo(f"{bar.title}: {bar.text} (n = {bar.count}), {'met' if bar.met else 'missed'}")
+        typer.echo(f"{bar.title}: {bar.text} (n = {bar.n}), {'met' if bar.met else 'missed'}")
     if not all(bar.met for bar in bars):
         say("A bar is missed. Is the machine quiet?")
     raise typer.Exit(exit_codes.FINE if all(bar.met for bar in bars) else exit_codes.MISSED)
