@@ -306,7 +306,7 @@ def _expect_operators(cases: list[Case], contenders: list[Contender]) -> None:
     for case in cases:
         names = known[case.level] if case.level == "graph" else known[case.level] | OPERATORS.keys()
         if case.op not in names:
-            advice = "Or name the adapter file that has it among the frameworks."
+            advice = "If an adapter of yours has it, name its file among the frameworks."
             raise UnknownNameError(case.level, case.op, sorted(names), advice)
 
 
