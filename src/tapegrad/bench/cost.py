@@ -17,11 +17,12 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from tapegrad.bench import frameworks, machine, scratch, suites
-from tapegrad.bench.driver import WITNESSES, ProcessTeam
+from tapegrad.bench.driver import WITNESSES
 from tapegrad.bench.measurement import Measurement, Settings
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, Memory, Run
 from tapegrad.bench.store import Store, open_store
+from tapegrad.bench.team import ProcessTeam
 from tapegrad.worker.case import Case
 
 FRAMEWORKS = ("torch", "jax")

@@ -8,10 +8,9 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from tapegrad.bench import frameworks, machine, scratch, suites
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError, WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.measurement import Done, Measurement, Settings
-from tapegrad.bench.process import Worker, WorkerProcess
 from tapegrad.bench.results import (
     UNFINISHED,
     Block,
@@ -36,12 +34,11 @@ from tapegrad.bench.results import (
 from tapegrad.bench.shapes import customised
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
+from tapegrad.bench.team import LazyWorker, ProcessTeam
 from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
 from tapegrad.worker.operators.numpy import OPERATORS
 
 DEVICES = ("cpu", "cuda")
-#: What others call a device.
-ALIASES = {"gpu": "cuda", "nvidia": "cuda"}
 CACHES = ("warm", "cold")
 #: Options that hold several names, and those that hold several texts.
 NAMES = ("frameworks", "filter", "sizes", "phases")
@@ -107,7 +104,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ):
             for name in names:
                 if name not in known:
-                    raise UnknownNameError(kind, name, known, meant=ALIASES.get(name.lower(), ""))
+                    raise UnknownNameError(kind, name, known)
         if self.sizes and (self.shape or self.cases):
             raise BenchError("sizes choose among the suite's own cases; leave them out.")
         if self.cache == "cold" and self.device != "cpu":
@@ -339,71 +336,6 @@ def _same_machine(record: Run) -> None:
         )
 
 
-@dataclass
-class ProcessTeam:
-    """The worker processes of one contender; each is started when it is first needed."""
-
-    contender: Contender
-    folder: Path
-    threads: int
-    device: str
-    timeout: float
-    _workers: dict[int, WorkerProcess] = field(default_factory=dict)
-    _failure: WorkerError | None = None
-
-    @property
-    def at_once(self) -> int:
-        """Workers that may be given a case at the same time: all have the same processors."""
-        return self.threads
-
-    def worker(self, process: int) -> Worker:
-        """Return a live worker; one that cannot even start is not tried again."""
-        worker = self._workers.get(process)
-        if worker is None or not worker.alive:
-            if self._failure is not None:
-                raise self._failure
-            try:
-                worker = self._start(f"{process}")
-            except WorkerError as error:
-                self._failure = error
-                raise
-            self._workers[process] = worker
-        return worker
-
-    @contextmanager
-    def fresh(self) -> Iterator[Worker]:
-        """Start a worker that nobody has used."""
-        worker = self._start("fresh")
-        try:
-            yield worker
-        finally:
-            worker.close()
-
-    def greeting(self) -> dict[str, Any]:
-        """Return what the first worker says about itself."""
-        self.worker(0)
-        return self._workers[0].hello
-
-    def close(self) -> None:
-        """End all workers."""
-        for worker in self._workers.values():
-            worker.close()
-        self._workers.clear()
-
-    def _start(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(
-            self.contender,
-            self.folder / f"{self.contender.name}-{name}",
-            threads=self.threads,
-            device=self.device,
-            timeout=self.timeout,
-        )
-        if self.device not in worker.hello["devices"]:
-            worker.close()
-            raise WorkerError("unsupported", f"{self.contender.name} does not run on {self.device}")
-        return worker
-
-
 class _Driver:
     """One run from its first worker to its last block."""
 
@@ -545,7 +477,7 @@ class _Driver:
         if not options.frameworks:
             takes_part = self._suite.takes_part
             teams = {name: team for name, team in teams.items() if takes_part(name, case)}
-        lazily = {name: _LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
+        lazily = {name: LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
         Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
 
     # What a measurement finds goes to the store first, then to whoever listens.
@@ -561,20 +493,6 @@ class _Driver:
     def memory(self, memory: Memory) -> None:
         self._store.add_memory(self._run.id, memory)
         self._listener.memory(memory)
-
-
-class _LazyWorker(Worker):
-    """A witness whose process starts with the first question."""
-
-    def __init__(self, team: ProcessTeam) -> None:
-        self._team = team
-        self.authoritative = team.contender.ships
-
-    def send(self, do: str, **arguments: Any) -> None:
-        self._team.worker(0).send(do, **arguments)
-
-    def receive(self, timeout: float | None = None) -> dict[str, Any]:
-        return self._team.worker(0).receive(timeout)
 
 
 def _in_order(witnesses: Iterable[str], case: Case) -> list[str]:
