@@ -372,3 +372,28 @@ def test_a_bar_that_fails_is_not_measured(
     monkeypatch.setattr(suites, "find", lambda name: suite)
     results = Results(Run("r", "tiny", 0.0, Machine("f", "laptop")))
     assert [bar.verdict for bar in bars_of(results)] == [NOT_MEASURED, "met"]
+
+
+def test_an_operator_that_nobody_has_is_refused_before_workers_start(
+    store: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(FILE.replace("OPS", '("exp", "sofmax")'))
+    with pytest.raises(UnknownNameError, match=r"no operator 'sofmax'\. Did you mean softmax"):
+        bench.run(str(file), store=store, **QUICK)
+    with open_store(store) as opened:
+        assert opened.runs() == []
+
+
+def test_an_adapter_of_the_users_may_have_operators_of_its_own(store: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from tapegrad.worker.adapters.numpy import Numpy\n"
+        'ADAPTERS = {"own": "Own"}\n'
+        "class Own(Numpy):\n"
+        '    operators = {"cube": lambda x: x**3}\n'
+    )
+    file = tmp_path / "mine.py"
+    file.write_text(FILE.replace("OPS", '("cube",)'))
+    results = bench.run(str(file), store=store, frameworks=[str(own)], **QUICK)
+    assert [cell.verdict for cell in results.cells] == ["unconfirmed"]

@@ -20,7 +20,7 @@ from tapegrad import bench
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
 from tapegrad.bench.faults import FOLDER, PRODUCT
 from tapegrad.bench.report import report_text
-from tapegrad.bench.results import TIMED, UNTIMED, Block, Cell, CellKey, Results
+from tapegrad.bench.results import TIMED, UNTIMED, Block, CellKey, Results
 from tapegrad.bench.store import StoreError, open_store
 
 from .test_worker import adapter
@@ -113,130 +113,6 @@ def test_cold_caches_make_large_copies_slower(store: Path) -> None:
         times[cache] = min(min(block.samples) for block in results.blocks)
         assert results.run.options["cache"] == cache
     assert times["cold"] > 1.3 * times["warm"]
-
-
-def test_one_witness_is_unconfirmed(store: Path, tmp_path: Path) -> None:
-    """An operator that one framework alone can do has nobody to confirm it."""
-    own = adapter(
-        tmp_path,
-        """
-        class Own(Numpy):
-            operators = {"cube": lambda x: x**3}
-        """,
-    )
-    suite = bench.Suite(
-        "own", "", (bench.Case("operator", "cube", (bench.Array("x", (8,), grad=False),),
-                               phases=("forward",)),),
-    )  # fmt: skip
-    results = bench.run(suite, frameworks=[own], store=store, **QUICK)
-    assert verdicts(results) == {("cube", "own", "forward"): "unconfirmed"}
-
-
-#: Operator -> what each of three contenders says it is.
-ANSWERS = {
-    "first_lies": ("x**3 * 1.001", "x**3", "x * x * x"),
-    "second_lies": ("x**3", "x**3 * 1.001", "x * x * x"),
-    "third_lies": ("x**3", "x * x * x", "x**3 * 1.001"),
-    "all_differ": ("x**3 * 1.001", "x**3", "x**3 + 0.1"),
-    "third_is_near_both": ("x**3", "x**3 * (1 + 1e-13)", "x**3 * (1 + 5e-14)"),
-    "first_lies_on_gradients": ("x**3", "x**3", "x * x * x"),
-    "first_alone_has_gradients": ("x**3", "x**3", "x * x * x"),
-}
-#: Gradients are these numbers times the square; None: it has no gradients.
-SLOPES: dict[str, tuple[int | None, ...]] = {
-    "first_lies_on_gradients": (2, 3, 3),
-    "first_alone_has_gradients": (2, None, None),
-}
-CUBES = """
-    from tapegrad.worker.adapter import named_gradients
-    ADAPTERS = {adapters}
-    class Cubes(Numpy):
-        def operation(self, case, function, arrays):
-            work = super().operation(case, function, arrays)
-            state = {{}}
-            def feed(arrays, cotangents):
-                work.feed(arrays, cotangents)
-                state.update(x=arrays["x"], c=list(cotangents))
-            def read(phase, result):
-                if phase == "backward": return named_gradients(["x"], [result])
-                return work.arrays(phase, result)
-            def backward(): return self.slopes[case.op] * state["x"] ** 2 * state["c"][0]
-            if self.slopes.get(case.op) is None: return work
-            return Work({{**work.phases, "backward": Phase(backward)}}, feed, read)
-"""
-
-
-def contradicting(tmp_path: Path, *files: str) -> list[str]:
-    """Write adapters with these answers; those whose numbers are in one file share a framework."""
-    found = []
-    for numbers in files:
-        text = CUBES.format(adapters={f"own{number}": f"Own{number}" for number in numbers})
-        for number in numbers:
-            answers = {op: f"lambda x: {said[int(number)]}" for op, said in ANSWERS.items()}
-            table = ", ".join(f"{op!r}: {answer}" for op, answer in answers.items())
-            slopes = {op: said[int(number)] for op, said in SLOPES.items()}
-            text += f"""
-    class Own{number}(Cubes):
-        operators = {{{table}}}
-        slopes = {slopes}
-"""
-        file = Path(adapter(tmp_path, text)).rename(tmp_path / f"own{numbers}.py")
-        found += [f"{file}:own{number}" for number in numbers]
-    return found
-
-
-def judged(store: Path, contenders: list[str], *ops: str) -> dict[str, dict[str, Cell]]:
-    """Run these operators and return the cells by operator (and phase) and contender."""
-    cases = [
-        bench.Case(
-            "operator",
-            op,
-            (bench.Array("x", (8,), grad=op in SLOPES),),
-            phases=("forward", "backward") if op in SLOPES else ("forward",),
-        )
-        for op in ops
-    ]
-    suite = bench.Suite("own", "", tuple(cases))
-    results = bench.run(
-        suite, frameworks=contenders, store=store, processes=1, rounds=1, block=0.001
-    )
-    labels = {key: case.op for key, case in results.case_by_key().items()}
-    found: dict[str, dict[str, Cell]] = {}
-    for cell in results.cells:
-        name = f"{labels[cell.case]} {cell.phase}"
-        found.setdefault(name, {})[cell.framework] = cell
-    return found
-
-
-@pytest.mark.usefixtures("alone")
-def test_a_third_decides_where_two_witnesses_disagree(store: Path, tmp_path: Path) -> None:
-    cells = judged(store, contradicting(tmp_path, "0", "1", "2"), *ANSWERS)
-    found = {op: [cell.verdict for cell in each.values()] for op, each in cells.items()}
-    assert found == {
-        "first_lies forward": ["wrong", "checked", "checked"],
-        "second_lies forward": ["checked", "wrong", "checked"],
-        "third_lies forward": ["checked", "checked", "wrong"],  # it was not asked
-        "all_differ forward": ["wrong", "wrong", "mistrusted"],
-        "third_is_near_both forward": ["wrong", "wrong", "mistrusted"],
-        "first_lies_on_gradients forward": ["checked", "checked", "checked"],
-        "first_lies_on_gradients backward": ["wrong", "checked", "checked"],
-        "first_alone_has_gradients forward": ["checked", "checked", "checked"],
-        "first_alone_has_gradients backward": ["wrong", "unsupported", "unsupported"],
-    }
-    (note,) = cells["first_lies forward"]["own2"].notes
-    assert note.startswith("own0 is outvoted, two against one: own1 and own0 disagree")
-    assert cells["third_lies forward"]["own1"].notes == []
-    for op in ("all_differ forward", "third_is_near_both forward"):
-        assert all("disagree" in cell.reason for cell in cells[op].values())
-    assert "disagree" in cells["first_alone_has_gradients backward"]["own0"].reason
-
-
-@pytest.mark.usefixtures("alone")
-def test_variants_of_one_framework_have_one_voice(store: Path, tmp_path: Path) -> None:
-    """Two that share a file may agree with each other whatever they say."""
-    cells = judged(store, contradicting(tmp_path, "0", "12"), "first_lies")
-    verdicts = {name: cell.verdict for name, cell in cells["first_lies forward"].items()}
-    assert verdicts == {"own0": "wrong", "own1": "wrong", "own2": "mistrusted"}
 
 
 def test_a_failing_cell_costs_nothing_else(store: Path, tmp_path: Path) -> None:

@@ -407,6 +407,24 @@ def test_the_method_says_what_becomes_of_outliers(plain: Results) -> None:
     assert "2.5 robust standard deviations" in " ".join(method)
 
 
+@pytest.mark.parametrize(
+    ("processes", "words"), [(1, "assume 2%"), (2, "their distance shows it"), (3, "")]
+)
+def test_the_method_says_what_few_processes_assume(processes: int, words: str) -> None:
+    """Without enough of them the scatter between processes is taken for granted."""
+    results = results_of([ADD], [(ADD, "torch", "forward", 1e-6)])
+    one = [block for block in results.blocks if block.process == 0]
+    blocks = [
+        msgspec.structs.replace(block, process=process)
+        for block in one
+        for process in range(processes)
+    ]
+    found = page_of(report_on(msgspec.structs.replace(results, blocks=blocks)))
+    method = " ".join(dict(found.remarks)["Method"])
+    assert words in method
+    assert ("--processes 3 or more" in method) == bool(words)
+
+
 def test_a_command_names_a_contender_once() -> None:
     options = {"suite": "operators", "frameworks": ["numpy", "c", "numpy"]}
     run = Run("r", "operators", 0.0, Machine("f", "laptop"), options)

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from tapegrad.bench import statistics
 from tapegrad.bench.results import Block
-from tapegrad.bench.simulation import simulate
 from tapegrad.bench.statistics import Ratio, discoveries, estimate, ratio
 from tapegrad.errors import OptionError
+
+from .simulation import simulate
 
 Grid = dict[tuple[int, int], float]
 

@@ -16,7 +16,7 @@ import pytest
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.guards import CORES_LOOPS, Probe, cores
-from tapegrad.bench.process import Worker, WorkerProcess
+from tapegrad.bench.process import Worker, WorkerProcess, telling
 from tapegrad.worker.case import Array, Case
 
 from .conftest import Start
@@ -317,3 +317,43 @@ def test_adapter_files_are_read_without_being_imported(tmp_path: Path) -> None:
     contender = find(str(file))
     assert (contender.name, contender.adapter, contender.requires) == ("other", "Other", ("x",))
     assert find(f"{file}@2").threads == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "TypeError: x is no function\n    at run (w.mjs:3)\n\nNode.js v20.11.0\n",
+            "TypeError: x is no",
+        ),
+        (
+            "thread 'main' panicked at w.rs:2\nnote: run with RUST_BACKTRACE=1\n",
+            "thread 'main' pan",
+        ),
+        ("w: error: no such option\nusage: w\n", "w: error: no such option"),
+        ("sh: 1: cannot open x: No such file\nbye\n", "sh: 1: cannot open x"),
+        ("one\ntwo\n\nthree\nfour\n", "two / three / four"),
+        ("0 errors_found\nlast\n", "0 errors_found / last"),
+        ("", ""),
+    ],
+)
+def test_of_last_words_those_that_tell_something_are_quoted(text: str, told: str) -> None:
+    found = telling(text.splitlines())
+    assert found.startswith(told) and bool(found) == bool(told)
+
+
+def test_a_crash_quotes_the_error_and_not_what_follows_it(start: Start, tmp_path: Path) -> None:
+    own = adapter(
+        tmp_path,
+        """
+        class Own(Numpy):
+            def operation(self, case, function, arrays):
+                print("SomeError: the reason\\n    at line 3\\n\\nRuntime v20", file=sys.stderr)
+                sys.stderr.flush()
+                os._exit(1)
+        """,
+    )
+    x = tmp_path / "x.npy"
+    np.save(x, np.ones((4, 5), np.float32))
+    with pytest.raises(WorkerError, match=r"exit code 1: SomeError: the reason$"):
+        prepare(start(own), TANH, {"x": str(x)})

@@ -13,13 +13,13 @@ from pathlib import Path
 import msgspec
 
 from tapegrad.bench import frameworks
-from tapegrad.bench.driver import ProcessTeam
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, Fault
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.guards import GUARDS, Finding, Guard, Probe
 from tapegrad.bench.measurement import Measurement, Settings
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, Memory
+from tapegrad.bench.team import ProcessTeam
 
 #: One process and enough blocks that a fault has time to show.
 PROCESSES, ROUNDS, BLOCK_SECONDS = 1, 3, 0.05

@@ -135,7 +135,7 @@ def calibrate(
     """Compare honest adapters with equal and with slower ones, and count the verdicts.
 
     Args:
-        pairs: Comparisons of equals; as many more as fill the last run.
+        pairs: Comparisons of equals, at least so many within runs and between them.
         slowdowns: By which share of its time each slower adapter is slower.
         slowed_pairs: Comparisons at each slowdown, spread over the runs.
         processes: Worker processes of each adapter.
@@ -146,7 +146,7 @@ def calibrate(
 
     """
     start = time.perf_counter()
-    count = -(-pairs // len(cases))
+    count = -(-pairs // len(cases)) + 1  # between runs there is a pair less than runs
     runs: list[_Run] = []
     with witnesses() as known:
         for number in range(count):

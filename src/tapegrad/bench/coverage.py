@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from tapegrad.bench import answers, inputs
-from tapegrad.bench.driver import ProcessTeam
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.process import Worker
 from tapegrad.bench.suite import Suite
 from tapegrad.bench.suites import operators
+from tapegrad.bench.team import ProcessTeam
 from tapegrad.worker.case import SIZES, Case
 
 SECONDS = 60.0

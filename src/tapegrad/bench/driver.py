@@ -6,24 +6,21 @@ import fnmatch
 import math
 import shutil
 import subprocess
-import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import psutil
 
-from tapegrad.bench import frameworks, machine, suites
+from tapegrad.bench import frameworks, machine, scratch, suites
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError, WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.measurement import Done, Measurement, Settings
-from tapegrad.bench.process import Worker, WorkerProcess
 from tapegrad.bench.results import (
     UNFINISHED,
     Block,
@@ -37,7 +34,9 @@ from tapegrad.bench.results import (
 from tapegrad.bench.shapes import customised
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
+from tapegrad.bench.team import LazyWorker, ProcessTeam
 from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
+from tapegrad.worker.operators.numpy import OPERATORS
 
 DEVICES = ("cpu", "cuda")
 CACHES = ("warm", "cold")
@@ -296,6 +295,18 @@ def _expect_memory(cases: list[Case]) -> None:
             )
 
 
+def _expect_operators(cases: list[Case], contenders: list[Contender]) -> None:
+    """Refuse operators that nobody has; adapters of the user's may have some of their own."""
+    if not all(each.ships for each in contenders):
+        return
+    known = {level: suites.work_at(level) for level in {case.level for case in cases}}
+    for case in cases:
+        names = known[case.level] if case.level == "graph" else known[case.level] | OPERATORS.keys()
+        if case.op not in names:
+            advice = "If an adapter of yours has it, name its file among the frameworks."
+            raise UnknownNameError(case.level, case.op, sorted(names), advice)
+
+
 def _matches(case: Case, pattern: str) -> bool:
     return fnmatch.fnmatch(case.op, pattern) or fnmatch.fnmatch(case.label, pattern)
 
@@ -325,71 +336,6 @@ def _same_machine(record: Run) -> None:
         )
 
 
-@dataclass
-class ProcessTeam:
-    """The worker processes of one contender; each is started when it is first needed."""
-
-    contender: Contender
-    folder: Path
-    threads: int
-    device: str
-    timeout: float
-    _workers: dict[int, WorkerProcess] = field(default_factory=dict)
-    _failure: WorkerError | None = None
-
-    @property
-    def at_once(self) -> int:
-        """Workers that may be given a case at the same time: all have the same processors."""
-        return self.threads
-
-    def worker(self, process: int) -> Worker:
-        """Return a live worker; one that cannot even start is not tried again."""
-        worker = self._workers.get(process)
-        if worker is None or not worker.alive:
-            if self._failure is not None:
-                raise self._failure
-            try:
-                worker = self._start(f"{process}")
-            except WorkerError as error:
-                self._failure = error
-                raise
-            self._workers[process] = worker
-        return worker
-
-    @contextmanager
-    def fresh(self) -> Iterator[Worker]:
-        """Start a worker that nobody has used."""
-        worker = self._start("fresh")
-        try:
-            yield worker
-        finally:
-            worker.close()
-
-    def greeting(self) -> dict[str, Any]:
-        """Return what the first worker says about itself."""
-        self.worker(0)
-        return self._workers[0].hello
-
-    def close(self) -> None:
-        """End all workers."""
-        for worker in self._workers.values():
-            worker.close()
-        self._workers.clear()
-
-    def _start(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(
-            self.contender,
-            self.folder / f"{self.contender.name}-{name}",
-            threads=self.threads,
-            device=self.device,
-            timeout=self.timeout,
-        )
-        if self.device not in worker.hello["devices"]:
-            worker.close()
-            raise WorkerError("unsupported", f"{self.contender.name} does not run on {self.device}")
-        return worker
-
-
 class _Driver:
     """One run from its first worker to its last block."""
 
@@ -404,6 +350,7 @@ class _Driver:
         self._contenders = frameworks.find_all(
             options.frameworks or frameworks.installed(suite.frameworks)
         )
+        _expect_operators(self._cases, self._contenders)
         self._resumed = record is not None
         self._run = record or Run(
             id=f"{suite.name}-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:4]}",
@@ -421,11 +368,24 @@ class _Driver:
         self._listener.started(self._run, self._cases, [each.name for each in self._contenders])
         earlier = self._store.load(self._run.id)
         self._listener.earlier(earlier)
+        status = "finished" if self._run.status == "finished" else "interrupted"
+        try:
+            with scratch.folder() as folder:
+                self._measure_all(folder, earlier)
+            status = "finished"
+        except KeyboardInterrupt:
+            pass
+        finally:
+            self._store.finish(self._run.id, status, time.time())
+        results = self._store.load(self._run.id)
+        self._listener.finished(results)
+        return results
+
+    def _measure_all(self, folder: Path, earlier: Results) -> None:
+        """Start workers, measure case by case, and end the workers whatever happens."""
         done = _done(earlier)
-        folder = Path(tempfile.mkdtemp(prefix="tapegrad-bench-"))
         teams = {each.name: self._team(each, folder) for each in self._contenders}
         witnesses = self._witnesses(folder)
-        status = "finished" if self._run.status == "finished" else "interrupted"
         try:
             self._start(teams, witnesses)
             self._greet(teams, {each.name: each for each in earlier.frameworks})
@@ -433,17 +393,9 @@ class _Driver:
                 self._listener.case(index, case)
                 self._measure(case, teams, witnesses, folder / "case", done)
                 shutil.rmtree(folder / "case", ignore_errors=True)
-            status = "finished"
-        except KeyboardInterrupt:
-            pass
         finally:
             for team in (*teams.values(), *witnesses.values()):
                 team.close()
-            shutil.rmtree(folder, ignore_errors=True)
-            self._store.finish(self._run.id, status, time.time())
-        results = self._store.load(self._run.id)
-        self._listener.finished(results)
-        return results
 
     def _team(self, contender: Contender, folder: Path) -> ProcessTeam:
         options = self._options
@@ -451,13 +403,15 @@ class _Driver:
         return ProcessTeam(contender, folder, threads, options.device, options.timeout)
 
     def _witnesses(self, folder: Path) -> dict[str, ProcessTeam]:
-        """Prepare those who may say what is right: they run on the CPU with all processors.
+        """Prepare those who are asked what is right: they run on the CPU with all processors.
 
-        Each framework has one voice, whichever of its variants take part.
+        Each framework has one voice, whichever of its variants take part. Those that ship are asked
+        first; adapters of the user's may only agree with them.
         """
         shipped = frameworks.shipped()
         found = [shipped[name] for name in WITNESSES if name in shipped]
-        found += [each for each in self._contenders if each.name not in WITNESSES]
+        others = [each for each in self._contenders if each.name not in WITNESSES]
+        found += sorted(others, key=lambda each: not each.ships)
         voices: dict[Path, Contender] = {}
         for each in found:
             if each.interpreter() is not None:
@@ -523,7 +477,7 @@ class _Driver:
         if not options.frameworks:
             takes_part = self._suite.takes_part
             teams = {name: team for name, team in teams.items() if takes_part(name, case)}
-        lazily = {name: _LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
+        lazily = {name: LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
         Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
 
     # What a measurement finds goes to the store first, then to whoever listens.
@@ -539,19 +493,6 @@ class _Driver:
     def memory(self, memory: Memory) -> None:
         self._store.add_memory(self._run.id, memory)
         self._listener.memory(memory)
-
-
-class _LazyWorker(Worker):
-    """A witness whose process starts with the first question."""
-
-    def __init__(self, team: ProcessTeam) -> None:
-        self._team = team
-
-    def send(self, do: str, **arguments: Any) -> None:
-        self._team.worker(0).send(do, **arguments)
-
-    def receive(self, timeout: float | None = None) -> dict[str, Any]:
-        return self._team.worker(0).receive(timeout)
 
 
 def _in_order(witnesses: Iterable[str], case: Case) -> list[str]:

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from tapegrad.errors import TapegradError
 
+#: What others call something that has another name here.
+ALIASES = {"gpu": "cuda", "nvidia": "cuda", "pytorch": "torch"}
+
 
 class BenchError(TapegradError):
     """The base of all errors of the bench."""
@@ -19,7 +22,8 @@ class UnknownNameError(BenchError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], advice: str = "") -> None:
         names = list(known)
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        meant = [other for other in names if other == ALIASES.get(name.lower())]
+        close = meant or difflib.get_close_matches(name, names, n=3, cutoff=0.6)
         guess = f"Did you mean {' or '.join(close)}?" if close else ""
         listing = f"There are: {', '.join(names)}." if names else "There is none at all."
         sentences = (

@@ -55,13 +55,18 @@ class Contender:
     threads: int | None = None
 
     @property
+    def ships(self) -> bool:
+        """Whether it comes with the package."""
+        return self.file.parent == ADAPTERS_FOLDER
+
+    @property
     def environment(self) -> Path:
         """Return the folder of the environment that `install` makes for it.
 
         That of a user's file has the file's path in its name: many files are called `numpy.py`.
         """
         name = self.file.stem
-        if self.file.parent != ADAPTERS_FOLDER:
+        if not self.ships:
             name += "-" + hashlib.sha256(str(self.file).encode()).hexdigest()[:8]
         return cache_folder() / "environments" / name
 

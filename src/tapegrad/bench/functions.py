@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tapegrad.bench import machine, statistics
+from tapegrad.bench import machine, scratch, statistics
 from tapegrad.bench.errors import BenchError, UnknownNameError
 from tapegrad.bench.frameworks import shipped
 from tapegrad.bench.measurement import Measurement, Settings
@@ -123,8 +122,8 @@ def measure(
     collected = _Collected(case)
     witnesses = {name: LocalWorker(Session(team.adapter)) for name, team in teams.items()}
     try:
-        with tempfile.TemporaryDirectory(prefix="tapegrad-bench-") as folder:
-            Measurement(case, case.phases, teams, witnesses, settings, Path(folder), collected).run(
+        with scratch.folder() as folder:
+            Measurement(case, case.phases, teams, witnesses, settings, folder, collected).run(
                 arrays
             )
     finally:
@@ -133,15 +132,18 @@ def measure(
     return Result(collected.results({name: team.adapter for name, team in teams.items()}))
 
 
-def _check(contenders: Mapping[str, Any], rounds: int, block: float) -> None:
+def _check(contenders: Mapping[str, Any], rounds: Any, block: Any) -> None:
     """Refuse what cannot be measured."""
     if not isinstance(contenders, Mapping) or not contenders:
         raise BenchError("measure needs at least one function: {'name': function}.")
     for name, contender in contenders.items():
         if not isinstance(name, str) or not callable(getattr(contender, "call", contender)):
             raise BenchError(f"a contender is a name and a function, not {name!r}: {contender!r}.")
-    if rounds < 1 or not 0 < block <= 60:
-        raise BenchError(f"rounds is at least 1, a block takes up to 60 s: {rounds}, {block}.")
+    if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 1:
+        raise BenchError(f"rounds must be a whole number of 1 or more, not {rounds!r}.")
+    numbers = int, float, np.integer, np.floating
+    if isinstance(block, bool) or not isinstance(block, numbers) or not 0 < block <= 60:
+        raise BenchError(f"block must be a number of seconds above 0, at most 60, not {block!r}.")
 
 
 def _named(inputs: Inputs) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tapegrad.bench import scratch
 from tapegrad.bench.errors import MalformedFileError
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Array, Case
@@ -44,10 +45,11 @@ def _cotangent(case: Case, output: NDArray[Any], rng: np.random.Generator) -> ND
 
 def save(arrays: Arrays, folder: Path) -> dict[str, str]:
     """Write arrays as .npy files and return their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths = {name: folder / f"{name}.npy" for name in arrays}
-    for name, array in arrays.items():
-        np.save(paths[name], array)
+    with scratch.writing():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in arrays.items():
+            np.save(paths[name], array)
     return {name: str(path) for name, path in paths.items()}
 
 

@@ -5,6 +5,10 @@ gives the truth; a second from another framework must agree with it. Where they 
 heard: who agrees with it is right, two against one. A framework that has no backward pass, such
 as NumPy, confirms gradients all the same: the change of its outputs along random directions, by
 central differences, must be what the gradients say.
+
+Not everybody has the same say. Whoever is not authoritative, as an adapter that a user brings, may
+agree with one that is and so confirm it. Where it differs it is not heard, however many say the
+same; and what only such witnesses say is never confirmed.
 """
 
 from __future__ import annotations
@@ -36,6 +40,11 @@ WITNESS_TERMS = 64
 STEP = 1e-7
 DIRECTIONS = 4
 DIRECTION_TOLERANCE = 1e-4
+
+
+#: Bytes that witnesses need not let go of: to do so takes up to 0.1 s each, since the garbage
+#: collector goes through all that a framework consists of.
+KEPT = 1 << 23
 
 
 class NoTruthError(Exception):
@@ -71,6 +80,11 @@ class Truth:
         gradients = any(name.startswith("grad:") for name in self.of_phase(phase))
         return self.outputs_confirmed and (self.gradients_confirmed or not gradients)
 
+    @property
+    def has_gradients(self) -> bool:
+        """Whether anybody had gradients to tell."""
+        return any(name.startswith("grad:") for name in self.arrays)
+
     def of_phase(self, phase: str) -> Arrays:
         """Return the results that one phase must give."""
         kinds = {"forward": ("output",), "inference": ("output",), "backward": ("grad:",)}
@@ -95,9 +109,16 @@ def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs,
     for dtype in dict.fromkeys(types):
         court = _Court(case, replace(case, dtype=dtype), sets, folder, seed, failures)
         if truths := court.truths(witnesses):
-            return truths
+            return [_weighed(truth, witnesses) for truth in truths]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
     raise NoTruthError(f"no witness can do this case ({reasons})")
+
+
+def _weighed(truth: Truth, witnesses: Mapping[str, Worker]) -> Truth:
+    """Take no confirmation from those who have no say; who has one is heard first."""
+    if witnesses[truth.sources[0]].authoritative:
+        return truth
+    return replace(truth, outputs_confirmed=False, gradients_confirmed=False)
 
 
 @dataclass(frozen=True)
@@ -114,44 +135,79 @@ class _Court:
 
     def truths(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
         """Return what the first witnesses say, or a third where they disagree; none: nothing."""
+        truths: list[Truth] = []
         try:
             truths = self._heard(witnesses)
-        except DisagreementError as dispute:
-            if upheld := self._upheld(dispute, witnesses):
-                return upheld
-            raise
-        for truth in truths:
-            if truth.dispute is not None:  # about gradients
-                return self._upheld(truth.dispute, witnesses) or truths
-        return truths
+            dispute = next((each.dispute for each in truths if each.dispute), None)
+        except DisagreementError as difference:
+            dispute = difference
+        if dispute is None:
+            return truths
+        without_say = [name for name in dispute.names if not witnesses[name].authoritative]
+        if len(without_say) == 1:
+            return self._unheard(without_say[0], dispute, truths, witnesses)
+        if upheld := self._upheld(dispute, witnesses):
+            return upheld
+        if not truths:
+            raise dispute
+        return truths  # with the dispute, about gradients
+
+    def _unheard(
+        self,
+        absent: str,
+        dispute: DisagreementError,
+        truths: list[Truth],
+        witnesses: Mapping[str, Worker],
+    ) -> list[Truth]:
+        """Decide without the one that has no say; gradients that only it has stay in dispute."""
+        rest = self.truths({name: each for name, each in witnesses.items() if name != absent})
+        if all(truth.has_gradients for truth in rest) or not self.case.wrt:
+            return rest
+        return [replace(truth, dispute=dispute) for truth in truths or rest]
 
     def _heard(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
         """Hear the first witnesses that can do the case; who fails is replaced by the next."""
         willing = dict(witnesses)
         while ready := _prepare(self.exact, self.sets[0], willing, self.folder, self.failures):
+            truths: list[Truth] = []
             try:
-                return [
+                truths += (
                     _Hearing(self.exact, arrays, ready, self.folder / str(index)).truth(
                         self.case, self.seed + index
                     )
                     for index, arrays in enumerate(self.sets)
-                ]
+                )
             except _WitnessFailedError as failure:
                 del willing[failure.name]
                 self.failures[failure.name] = str(failure)
+            else:
+                return truths
             finally:
-                for witness in ready:
-                    with suppress(WorkerError):
-                        witness.worker.ask("forget")
+                if not self._is_small(truths):
+                    _dismiss(ready)
         return []
+
+    def _is_small(self, truths: list[Truth]) -> bool:
+        """Whether witnesses may keep the case until the next one takes its place."""
+        arrays = [array for truth in truths for array in truth.arrays.values()]
+        arrays += [array for arrays in self.sets for array in arrays.values()]
+        return bool(truths) and sum(array.nbytes for array in arrays) <= KEPT
 
     def _upheld(
         self, dispute: DisagreementError, witnesses: Mapping[str, Worker]
     ) -> list[Truth] | None:
-        """Hear each side without the other; right is who a third confirms, if it is only one."""
+        """Hear each side without the other; right is who a third confirms, if it is only one.
+
+        The third has as much say as they have.
+        """
+        equals = {
+            name: worker
+            for name, worker in witnesses.items()
+            if worker.authoritative or not witnesses[dispute.names[0]].authoritative
+        }
         found = []
         for absent in dispute.names:
-            others = {name: worker for name, worker in witnesses.items() if name != absent}
+            others = {name: worker for name, worker in equals.items() if name != absent}
             with suppress(DisagreementError):
                 truths = self._heard(others)
                 if truths and all(map(self._undisputed, truths)):
@@ -237,6 +293,13 @@ def _prepare(
         if len(ready) >= 2 and (not case.wrt or any(each.differentiates for each in ready)):
             break
     return ready
+
+
+def _dismiss(ready: Sequence[_Witness]) -> None:
+    """Have witnesses let go of the case."""
+    for witness in ready:
+        with suppress(WorkerError):
+            witness.worker.ask("forget")
 
 
 class _Hearing:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import selectors
 import shlex
 import signal
 import subprocess
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,11 @@ from typing import Any
 import psutil
 
 import tapegrad
-from tapegrad.bench import answers
-from tapegrad.bench.errors import WorkerError
+from tapegrad.bench import answers, scratch
+from tapegrad.bench.errors import BenchError, WorkerError
 from tapegrad.bench.frameworks import Contender, missing_program
 from tapegrad.worker.adapter import Unsupported
-from tapegrad.worker.memory import descendants
+from tapegrad.worker.offspring import descendants, of_threads
 from tapegrad.worker.session import Session
 
 #: How long the first answer may take: frameworks import slowly on a cold disk.
@@ -31,6 +33,11 @@ HELLO_SECONDS = 180.0
 WATCH_SECONDS = 0.25
 #: Of the machine's memory, the share that one worker may take.
 MEMORY_SHARE = 0.8
+#: The variable by which all processes of a worker are known.
+MARK = "TAPEGRAD_WORKER"
+#: Lines of a worker's standard error that say what went wrong, and how much of one is quoted.
+COMPLAINT = re.compile(r"error\b|\bcannot\b|\bcan't\b|exception\b|\bpanic|\bfatal\b", re.IGNORECASE)
+LAST_WORDS = 300
 #: Places in Linux's schedstat: nanoseconds on a processor, and ready but without one.
 RUNNING, WAITING = 0, 1
 #: Variables by which numerical libraries take their number of threads.
@@ -58,6 +65,8 @@ class Worker(ABC):
     """What a measurement needs of a worker: messages and answers, in turn."""
 
     alive = True
+    #: Whether it may say what is right; others may only agree with one that may.
+    authoritative = True
 
     def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Send a message and return the answer; raises `WorkerError`."""
@@ -114,20 +123,24 @@ class WorkerProcess(Worker):
         program = contender.interpreter()
         if program is None:
             raise WorkerError("not installed", install_hint(contender))
-        folder.mkdir(parents=True, exist_ok=True)
         self.contender = contender
         self._timeout = timeout
         self._log = folder / "stderr.txt"
         self._buffer = b""
         self._asked = ""
-        with self._log.open("ab") as log:
+        self._said = 0
+        self._mark = uuid.uuid4().hex
+        with scratch.writing():
+            path = _package_path(folder)
+            log = self._log.open("ab")
+        with log:
             try:
                 self._process = subprocess.Popen(
                     [str(program), *contender.arguments()],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    env=_environment(_package_path(folder), threads, device),
+                    env=_environment(path, threads, device, self._mark),
                     cwd=contender.file.parent if contender.command else None,
                     start_new_session=True,  # Ctrl-C is the driver's to handle
                 )
@@ -162,11 +175,26 @@ class WorkerProcess(Worker):
 
     def busy_elsewhere(self) -> float:
         """Add up the work of all threads of all processes below it, as Linux counts it."""
-        return sum(_scheduled(child, RUNNING) for child in descendants(self._process.pid))
+        return sum(_scheduled(child, RUNNING) for child in self._below())
+
+    def _below(self) -> set[int]:
+        """Find the processes that it has started, those that have left it among them.
+
+        A worker in Python adopts them; of another one they are known by their environment.
+        """
+        below = self._offspring()
+        if self.contender.command:
+            below |= _marked(self._mark) - {self._process.pid}
+        return below
+
+    def _offspring(self) -> set[int]:
+        """Return its descendants; once it has ended, its number may be another's."""
+        return set(descendants(self._process.pid)) if self.alive else set()
 
     def send(self, do: str, **arguments: Any) -> None:
         """Write a message to the worker's input."""
         self._asked = do
+        self._said = self._log.stat().st_size
         line = json.dumps({"do": do, **arguments}).encode() + b"\n"
         assert self._process.stdin is not None
         try:
@@ -213,7 +241,7 @@ class WorkerProcess(Worker):
     def _size(self, kind: str) -> int:
         """Return the bytes that it and all processes below it hold now."""
         total = 0
-        for number in (self._process.pid, *descendants(self._process.pid)):
+        for number in (self._process.pid, *self._below()):
             with suppress(psutil.Error):  # it may end meanwhile
                 process = psutil.Process(number)
                 known = process.memory_info() if kind == "rss" else process.memory_full_info()
@@ -229,14 +257,14 @@ class WorkerProcess(Worker):
             self.kill()
             raise WorkerError("failed", f"answered `{do}` with rubbish: {line[:80]!r}")
         if "complaint" in answer:
-            raise answers.complaint(answer)
+            raise self._unless_full(answers.complaint(answer))
         try:
             return answers.check(do, answer)
         except WorkerError:
             self.kill()  # who knows what the next line answers
             raise
 
-    def _death(self) -> WorkerError:
+    def _death(self) -> BenchError:
         """Find out how the worker ended, and clear up after it."""
         code = self._process.wait()
         self.kill()
@@ -246,14 +274,24 @@ class WorkerProcess(Worker):
             cause = "killed, most likely for lack of memory" if kind == "oom" else f"died of {name}"
         else:
             kind, cause = "crashed", f"ended with exit code {code}"
-        return WorkerError(kind, f"{cause}{self._last_words()}")
+        return self._unless_full(WorkerError(kind, f"{cause}{self._last_words()}"))
+
+    def _unless_full(self, error: WorkerError) -> BenchError:
+        """Return what really went wrong where there is no room for results: it is not its fault."""
+        full = error.kind != "unsupported" and scratch.is_full(self._log.parent)
+        return scratch.TemporaryFolderError(f"{self.contender.name}: {error}") if full else error
 
     def _last_words(self) -> str:
-        lines = answers.plain(self._log.read_text(errors="replace")).strip().splitlines()
-        return f": {lines[-1][:200]}" if lines else ""
+        """Quote what it wrote to its standard error since the last message."""
+        with self._log.open("rb") as log:
+            log.seek(self._said)
+            text = answers.plain(log.read().decode(errors="replace"))
+        words = telling(text.splitlines())
+        return f": {words[:LAST_WORDS]}" if words else ""
 
     def close(self) -> None:
         """Let it go; one that does not is killed."""
+        below = self._offspring()
         if self.alive and self._process.stdin is not None:
             try:
                 self._process.stdin.write(b'{"do": "bye"}\n')
@@ -261,13 +299,17 @@ class WorkerProcess(Worker):
                 self._process.wait(timeout=3)
             except (OSError, subprocess.TimeoutExpired):
                 pass
-        self.kill()
+        self.kill(below)
 
-    def kill(self) -> None:
-        """End it and all that it has started."""
+    def kill(self, known: Collection[int] = ()) -> None:
+        """End it and all that it has started, as far as that is `known` or can be found."""
+        below = {*known, *self._offspring()}
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        for number in below | _marked(self._mark):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(number, signal.SIGKILL)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(OSError):
@@ -275,13 +317,29 @@ class WorkerProcess(Worker):
         self._selector.close()
 
 
+def telling(lines: Sequence[str]) -> str:
+    """Return of a program's last words the line that says what went wrong, else the last three."""
+    said = [line.strip() for line in lines if line.strip()]
+    complaints = [line for line in said if COMPLAINT.search(line)]
+    return complaints[-1] if complaints else " / ".join(said[-3:])
+
+
+def _marked(mark: str) -> set[int]:
+    """Find processes by the variable that a worker and all that it starts inherit."""
+    wanted = f"{MARK}={mark}".encode()
+    found = set()
+    for file in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if wanted in file.read_bytes().split(b"\0"):
+                found.add(int(file.parent.name))
+    return found
+
+
 def _scheduled(pid: int, field: int) -> float:
     """Add up what the scheduler says of all threads of a process, in seconds."""
-    total = 0
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with suppress(OSError, IndexError):  # a thread may end meanwhile
-            total += int(file.read_text().split()[field])
-    return total * 1e-9
+    return 1e-9 * sum(
+        int(words[field]) for text in of_threads(pid, "schedstat") if (words := text.split())
+    )
 
 
 def pin(pid: int, threads: int) -> None:
@@ -303,13 +361,13 @@ def install_hint(contender: Contender) -> str:
 def _package_path(folder: Path) -> Path:
     """Make a folder that holds this package and nothing else, for any interpreter's path."""
     path = folder / "path"
-    path.mkdir(exist_ok=True)
+    path.mkdir(parents=True, exist_ok=True)
     link = path / "tapegrad"
     if not link.exists():
         link.symlink_to(Path(tapegrad.__file__).parent, target_is_directory=True)
     return path
 
 
-def _environment(path: Path, threads: int, device: str) -> Mapping[str, str]:
-    fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": str(path)}
+def _environment(path: Path, threads: int, device: str, mark: str) -> Mapping[str, str]:
+    fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": str(path), MARK: mark}
     return {**os.environ, **fixed, **DEVICE_VARIABLES[device]}

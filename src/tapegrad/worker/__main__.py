@@ -20,9 +20,11 @@ def main() -> None:
     os.dup2(2, 1)
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_IGN)  # the driver handles them, and ends its workers
+    from tapegrad.worker import offspring
     from tapegrad.worker.adapter import Unsupported
     from tapegrad.worker.session import Session
 
+    offspring.adopt()
     session = Session()
     for line in sys.stdin:
         try:

@@ -107,17 +107,6 @@ class OpList:
         outs = self.n_inputs + np.cumsum(n_outputs) - n_outputs
         return FlatOps(kinds, counts, ins, outs.astype(np.int32))
 
-    def duplicates(self) -> int:
-        """Operations that repeat an earlier one on the same operands."""
-        seen = {
-            (op.kind, op.ins if op.kind is Kind.SOFTMAX else _sorted(op.ins)) for op in self.ops
-        }
-        return len(self.ops) - len(seen)
-
-
-def _sorted(ins: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted(ins))
-
 
 def chain(n_ops: int, seed: int = 0) -> OpList:
     """Softplus, sum, product, softmax in turn at fixed distances: the article's graph."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-PROCESSES = Path("/proc")
+from tapegrad.worker.offspring import PROCESSES, descendants
+
 STATUS = PROCESSES / "self" / "status"
 CLEAR = Path("/proc/self/clear_refs")
 #: Written to CLEAR, this sets the recorded peak back to the present size.
@@ -47,17 +46,6 @@ def peak_of_children() -> int:
     ended = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     living = sum(map(_own_peak, descendants("self")))
     return living + (ended if sys.platform == "darwin" else ended * 1024)
-
-
-def descendants(process: int | str) -> Iterator[int]:
-    """Yield the processes that one has started, and those that they have started."""
-    for file in (PROCESSES / str(process) / "task").glob("*/children"):
-        children = ""
-        with suppress(OSError):  # a thread may end meanwhile
-            children = file.read_text()
-        for child in map(int, children.split()):
-            yield child
-            yield from descendants(child)
 
 
 def _own_peak(process: int) -> int:

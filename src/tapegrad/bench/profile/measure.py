@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from tapegrad.bench import frameworks, machine
-from tapegrad.bench.driver import DEVICES, ProcessTeam
+from tapegrad.bench.driver import DEVICES
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError, WorkerError
 from tapegrad.bench.process import Worker
 from tapegrad.bench.profile.results import Profile, evaluate, shares
 from tapegrad.bench.profile.visits import Place, Visits, time_of, visit_of
+from tapegrad.bench.team import ProcessTeam
 
 PHASES = ("step", "forward", "inference")
 #: The function of a file where none is named.

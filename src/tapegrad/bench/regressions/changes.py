@@ -16,7 +16,7 @@ import msgspec
 from tapegrad.bench import statistics
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Framework, Results, Run
-from tapegrad.bench.statistics import Ratio
+from tapegrad.bench.statistics import FEWEST, Ratio
 from tapegrad.bench.store import Store
 from tapegrad.worker.case import Case
 
@@ -33,14 +33,6 @@ CONDITIONS = ("device", "threads", "cache")
 ACROSS = ("machines", "devices")
 #: Processes of several runs are numbered apart by this.
 APART = 1_000
-#: Processes from which on a scatter between them can be told, on either side. Two leave Student's t
-#: one degree of freedom, and its 12.7 standard errors hide anything: on invented measurements of a
-#: busy machine (processes apart by 60 %) an operator that takes 47 times as long is `undecided` in
-#: 40 % of the comparisons. A single process shows no scatter at all; to assume one gives 20 % false
-#: alarms there. Three see the 47 times in 99 % with 3 % false alarms. No rule can do better with
-#: two that does not know beforehand how busy the machine is: where both runs are alike, the mean of
-#: two processes is 12.7 times as far from 0 as their distance tells in 5 % of all cases.
-FEWEST = 3
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -113,7 +105,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     @property
     def thin(self) -> list[Series]:
-        """Return what is undecided and has too few processes for anything else."""
+        """Return what has too few processes on either side to be anything but undecided."""
         return [s for s in self.of("undecided") if s.ratio and s.ratio.processes < FEWEST]
 
     @property
@@ -219,6 +211,7 @@ def changes(
 ) -> Iterator[Series]:
     """Compare all series of a run with those of earlier runs, oldest first.
 
+    What never had a time is no series, and what has too few processes is undecided.
     `since` names for a series the first of the earlier runs that counts.
     """
     cases = after.case_by_key()
@@ -229,7 +222,10 @@ def changes(
     compared = [
         (cases[cell.case], earlier[cell.key], cell, _ratio(blocks, base, cell, margin))
         for cell in after.cells
-        if cell.key in earlier and cell.case in cases and cell.verdict != UNFINISHED
+        if cell.key in earlier
+        and cell.case in cases
+        and cell.verdict != UNFINISHED
+        and (cell.timed or earlier[cell.key].timed)
     ]
     told = statistics.discoveries([ratio.p if ratio else None for *_, ratio in compared], rate)
     for (case, old, new, ratio), sure in zip(compared, told, strict=True):
@@ -260,8 +256,10 @@ def _verdict(old: Cell, new: Cell, ratio: Ratio | None, sure: bool) -> str:
         return "broken"
     if new.timed and not old.timed:
         return "repaired"
-    if ratio is None or ratio.verdict == "same":
-        return "same" if ratio else "undecided"
+    if ratio is None or ratio.processes < FEWEST:
+        return "undecided"
+    if ratio.verdict == "same":
+        return "same"
     if not sure:
         return "undecided"
     return {"slower": "regressed", "faster": "improved"}.get(ratio.verdict, "undecided")

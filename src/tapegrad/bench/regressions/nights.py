@@ -23,7 +23,6 @@ from tapegrad.bench.driver import Listener, run
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions.changes import (
     BAD,
-    FEWEST,
     MARGIN,
     RATE,
     Comparison,
@@ -34,6 +33,7 @@ from tapegrad.bench.regressions.changes import (
     same_conditions,
 )
 from tapegrad.bench.results import AGAIN, CellKey, Results, Run
+from tapegrad.bench.statistics import FEWEST
 from tapegrad.bench.store import Store
 from tapegrad.bench.suite import Suite
 

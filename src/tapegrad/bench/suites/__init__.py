@@ -26,6 +26,11 @@ def find(name: str) -> Suite:
     return suite
 
 
+def work_at(level: str) -> set[str]:
+    """Return what the suites that ship call operators, layers, … of a level."""
+    return {case.op for name in names() for case in find(name).cases if case.level == level}
+
+
 def _from_file(file: Path) -> Suite:
     spec = importlib.util.spec_from_file_location(f"tapegrad_suite_{file.stem}", file)
     if not file.is_file() or spec is None or spec.loader is None:

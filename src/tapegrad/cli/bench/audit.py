@@ -26,6 +26,12 @@ def audit(
         bool,
         typer.Option("--agreement", help="Compare with torch.utils.benchmark on 20 operators."),
     ] = False,
+    cost: Annotated[
+        bool,
+        typer.Option(
+            "--cost", help="Measure what the bench itself takes: per operator, and a visit."
+        ),
+    ] = False,
     pairs: Annotated[
         int, typer.Option(metavar="N", min=10, help="Pairs of equals for --calibrate.")
     ] = 200,
@@ -39,6 +45,8 @@ def audit(
         _calibrate(pairs)
     elif agreement:
         _agree()
+    elif cost:
+        _cost()
     else:
         _audit()
 
@@ -118,14 +126,19 @@ def _agree() -> None:
 
     found = []
     for each in compare_methods():
-        say(f"{each.operator}: {each.ratio:.3f}")
+        say(f"{each.operator} {each.phase}: {each.ratio:.3f}")
         found.append(each)
     titles = ("ours", "torch.utils.benchmark", "ours / theirs")
-    columns = (Column("operator"), *(Column(title, number=True) for title in titles))
+    columns = (
+        Column("operator"),
+        Column("phase"),
+        *(Column(title, number=True) for title in titles),
+    )
     lines = tuple(
         Line(
             (
                 Entry(each.operator),
+                Entry(each.phase),
                 Entry(seconds(each.ours)),
                 Entry(seconds(each.theirs)),
                 Entry(f"{each.ratio:.3f}", "met" if each.holds else "missed"),
@@ -134,10 +147,44 @@ def _agree() -> None:
         for each in found
     )
     print_table(Table("Agreement", columns, lines))
-    apart = [each.operator for each in found if not each.holds]
+    apart = [f"{each.operator} {each.phase}" for each in found if not each.holds]
     if apart:
         say(f"More than {MARGIN:.0%} apart: {', '.join(apart)}. Is the machine quiet?")
     raise typer.Exit(exit_codes.MISSED if apart else exit_codes.FINE)
+
+
+def _cost() -> None:
+    from tapegrad.bench import cost
+    from tapegrad.bench.report.table import Column, Entry, Line, Table
+    from tapegrad.bench.report.term import print_table
+    from tapegrad.bench.units import seconds
+
+    found = []
+    for each in cost.measure_cost():
+        say(f"{each.operator}: {seconds(each.seconds)}")
+        found.append(each)
+    titles = ("a call", "blocks", "in all", "visits", "driver's share")
+    columns = (Column("operator"), *(Column(title, number=True) for title in titles))
+    lines = tuple(
+        Line(
+            (
+                Entry(each.operator),
+                Entry(seconds(each.call)),
+                Entry(str(each.blocks)),
+                Entry(seconds(each.seconds)),
+                Entry(seconds(each.visits)),
+                Entry(f"{each.share:.2%}"),
+            )
+        )
+        for each in found
+    )
+    print_table(Table("Cost", columns, lines))
+    bars = cost.bars(found)
+    for bar in bars:
+        typer.echo(f"{bar.title}: {bar.text} (n = {bar.n}), {'met' if bar.met else 'missed'}")
+    if not all(bar.met for bar in bars):
+        say("A bar is missed. Is the machine quiet?")
+    raise typer.Exit(exit_codes.FINE if all(bar.met for bar in bars) else exit_codes.MISSED)
 
 
 def _line(outcome: Outcome) -> Line:

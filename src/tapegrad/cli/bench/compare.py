@@ -35,9 +35,10 @@ def compare(
     Decides operator by operator; ends with 1 if anything got slower or broke.
     """
     from tapegrad.bench import regressions
-    from tapegrad.bench.regressions.changes import FEWEST, QUIET
+    from tapegrad.bench.regressions.changes import QUIET
     from tapegrad.bench.report.hardware import side_by_side
     from tapegrad.bench.report.term import print_table
+    from tapegrad.bench.statistics import FEWEST
     from tapegrad.bench.store import open_store
 
     asked = {"devices": across_devices, "machines": across_machines}

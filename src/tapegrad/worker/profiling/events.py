@@ -26,7 +26,6 @@ STEP = "tapegrad:step"
 ASIDE = "tapegrad:aside"
 CALL = "tapegrad:call "
 NODE = "autograd::engine::evaluate_function: "
-ACCUMULATE = "torch::autograd::AccumulateGrad"
 #: Of `at::RecordScope`: ranges that somebody named.
 USER_SCOPE = 7
 #: And plain calls.

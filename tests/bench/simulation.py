@@ -1,13 +1,11 @@
 """How often verdicts are wrong on invented measurements whose truth is known.
 
-No part of a run: tests hold `statistics` to its promises by it, and its error rates can be tried
-for another design or noise in seconds. Real workers are on trial in `bench/calibration.py`.
+Tests hold `statistics` to its promises by it. Real workers are on trial in `bench/calibration.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -123,14 +121,3 @@ def _invent(
         Block("case", framework, "forward", i, r, times[i, r].tolist(), controls={"copy": float(c)})
         for (i, r), c in np.ndenumerate(kernels)
     ]
-
-
-def error_rates(
-    designs: Iterable[tuple[int, int]] = ((3, 3), (3, 5), (5, 5)),
-    slowdowns: Iterable[float] = (0.0, 0.02, 0.05, 0.1, 0.5),
-    trials: int = 1000,
-) -> Iterator[tuple[int, int, float, Rates]]:
-    """Yield processes, rounds, slowdown and the rates of each verdict: the published table."""
-    cases = [(p, r, slowdown) for p, r in designs for slowdown in slowdowns]
-    for processes, rounds, slowdown in cases:
-        yield processes, rounds, slowdown, simulate(processes, rounds, slowdown, trials=trials)
