@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors import float32 as float32
     from tapegrad.tensors import float64 as float64
     from tapegrad.tensors import get_num_threads as get_num_threads
+    from tapegrad.tensors import get_packed_limit as get_packed_limit
     from tapegrad.tensors import gradgradcheck as gradgradcheck
     from tapegrad.tensors import inference_mode as inference_mode
     from tapegrad.tensors import int32 as int32
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors import no_grad as no_grad
     from tapegrad.tensors import set_grad_enabled as set_grad_enabled
     from tapegrad.tensors import set_num_threads as set_num_threads
+    from tapegrad.tensors import set_packed_limit as set_packed_limit
     from tapegrad.tensors.creation import *  # noqa: F403
     from tapegrad.tensors.ops.attention import *  # noqa: F403
     from tapegrad.tensors.ops.conv import *  # noqa: F403

@@ -4,7 +4,12 @@ import sys
 
 from tapegrad._core import set_tensors
 from tapegrad.backends import device
-from tapegrad.backends.cpu import get_num_threads, set_num_threads
+from tapegrad.backends.cpu import (
+    get_num_threads,
+    get_packed_limit,
+    set_num_threads,
+    set_packed_limit,
+)
 from tapegrad.tensors import creation, ops, random
 from tapegrad.tensors.autograd import (
     backward,
@@ -48,6 +53,7 @@ __all__ = [
     "float32",
     "float64",
     "get_num_threads",
+    "get_packed_limit",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -59,6 +65,7 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
     "set_num_threads",
+    "set_packed_limit",
 ]
 for _part in (creation, random, *ops.FILES):
     __all__ += _part.__all__

@@ -23,7 +23,7 @@ class TensorBase(_core.TensorState):
 
     `_array` and `_device` are what it is; `_requires_grad`, `_node` and `_index` (which result of
     the node) its place in the record; `_cell` counts changes in place, shared by all views of one
-    memory and made when first needed; `grad` is what `backward` left here.
+    memory and made when first needed (what else is in it: `Backend.keeps`); `grad` is what `backward` left here.
     """
 
     if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class TensorBase(_core.TensorState):
         _requires_grad: bool
         _node: Node | None
         _index: int
-        _cell: list[int] | None
+        _cell: list[Any] | None
         _seen: int
         _hooks: list[Hook] | None
         _accumulated: list[Any] | None
@@ -188,12 +188,21 @@ class TensorBase(_core.TensorState):
     @property
     def _version(self) -> int:
         """How often the elements were changed in place."""
-        return self._cell[0] if self._cell else 0
+        return int(self._cell[0]) if self._cell else 0
 
-    def _version_cell(self) -> list[int]:
+    def _version_cell(self) -> list[Any]:
         if self._cell is None:
-            self._cell = [0, 0]
+            self._cell = [0, 0, None]
         return self._cell
+
+    def _give_out(self) -> None:
+        """Let others write to the memory, who do not count: a device may keep nothing of it."""
+        self._version_cell()[2] = False
+
+    def _take(self, value: Tensor) -> None:
+        """Lie on the memory of a tensor that nobody else will change."""
+        self._array, self._device = value._array, value._device
+        self._changed()
 
     def _is_view(self) -> bool:
         """Tell whether it lies on memory that somebody else holds, too."""
@@ -211,15 +220,18 @@ class TensorBase(_core.TensorState):
         """Return the elements as a NumPy array on the same memory."""
         if self._requires_grad and MODE.enabled:
             raise GradError("numpy(): the tensor requires gradients; use tensor.detach().numpy()")
+        self._give_out()
         return self._device.to_numpy(self._array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._give_out()
         array = self._device.to_numpy(self._array)
         return np.array(array, dtype=dtype, copy=True) if copy else np.asarray(array, dtype=dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
         if self._requires_grad:
             raise GradError("dlpack: the tensor requires gradients; export tensor.detach()")
+        self._give_out()
         return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:

@@ -47,14 +47,21 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         found: Tensor = data  # type: ignore[assignment]
         found = found if dtype is None else found.to(as_dtype(dtype))
         return found if device is None else found.to(find_device(device))
-    return _made(_as_array("as_tensor", data, dtype), device, requires_grad=False)
+    return _borrowed("as_tensor", data, dtype, device)
 
 
 def from_numpy(array: Any) -> Tensor:
     """Return a tensor on the memory of a NumPy array: changes of one show in the other."""
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}")
-    return _made(_as_array("from_numpy", array, None), None, requires_grad=False)
+    return _borrowed("from_numpy", array)
+
+
+def _borrowed(op: str, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """Return a tensor on memory that its owner may go on writing to."""
+    made = _made(_as_array(op, data, dtype), device, requires_grad=False)
+    made._give_out()
+    return made
 
 
 def from_dlpack(source: Any) -> Tensor:

@@ -266,8 +266,10 @@ class Tensor(TensorBase):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        self._array, self._device = value._array, value._device
-        self._changed()
+        if value._version_cell() is not self._version_cell():  # two counts for one memory
+            value._give_out()
+            self._give_out()
+        self._take(value)
 
     # ---- types and devices ----------------------------------------------------------------------
 
