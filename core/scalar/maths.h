@@ -47,6 +47,29 @@ TG_INLINE Lanes<T, N> hypot(Lanes<T, N> a, Lanes<T, N> b) {
     return lane_by_lane<T, N>(::hypot, a, b);
 }
 
+/// a - b * floor(a / b) without the rounding of the quotient, as Python's a % b.
+static double remainder_of(double a, double b) {
+    const double rest = ::fmod(a, b);
+    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+/// Python's a // b: the quotient of what is left without the remainder, which is whole.
+static double whole_quotient(double a, double b) {
+    if (b == 0) return a / b;
+    const double whole = (a - remainder_of(a, b)) / b;
+    return whole == 0 ? ::copysign(0.0, a / b) : ::rint(whole);
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> remainder(Lanes<T, N> a, Lanes<T, N> b) {
+    return lane_by_lane<T, N>(remainder_of, a, b);
+}
+
+template <class T, int N>
+TG_INLINE Lanes<T, N> floor_divide(Lanes<T, N> a, Lanes<T, N> b) {
+    return lane_by_lane<T, N>(whole_quotient, a, b);
+}
+
 }  // namespace
 }  // namespace TG_ISA
 }  // namespace tapegrad

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors import set_grad_enabled as set_grad_enabled
     from tapegrad.tensors import set_num_threads as set_num_threads
     from tapegrad.tensors import set_packed_limit as set_packed_limit
+    from tapegrad.tensors.compare import *  # noqa: F403
     from tapegrad.tensors.creation import *  # noqa: F403
     from tapegrad.tensors.ops.attention import *  # noqa: F403
     from tapegrad.tensors.ops.conv import *  # noqa: F403
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors.ops.norm import *  # noqa: F403
     from tapegrad.tensors.ops.pool import *  # noqa: F403
     from tapegrad.tensors.ops.reduce import *  # type: ignore[no-redef]  # noqa: F403
+    from tapegrad.tensors.ops.search import *  # noqa: F403
     from tapegrad.tensors.ops.shape import *  # noqa: F403
     from tapegrad.tensors.ops.softmax import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.random import *  # noqa: F403
@@ -132,7 +134,7 @@ else:
             every = {each for module in modules for each in module.__all__}
             found = globals()["__all__"] = ["errors", *_ERRORS, *sorted(every)]
             return found
-        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+        raise engine.missing("module 'tapegrad'", name)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__getattr__("__all__"), *_PARTS})

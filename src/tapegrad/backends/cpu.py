@@ -85,6 +85,11 @@ def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
     return _tensor.index_put_add(out, places.ravel(), x.reshape(-1)).reshape(shape)
 
 
+def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Array]:
+    places = _tensor.order(x, dim, descending, count)
+    return _tensor.gather(x, dim, places), places
+
+
 def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     out = _tensor.empty(shape, dtype)
     out.fill(0)
@@ -184,6 +189,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
     "cumsum": _along(_cumsum),
+    "sort": _sort,
     "put_add": _put_add,
     "gather": lambda x, index, dim: _tensor.gather(x, dim, index),
     "scatter_add": lambda x, index, y, dim: _tensor.scatter_add(x, dim, index, y),

@@ -70,6 +70,10 @@ ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "sign": np.sign,
     "floor": np.floor,
     "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
     "minimum": np.minimum,
     "maximum": np.maximum,
     "hypot": np.hypot,
@@ -84,7 +88,7 @@ _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _INTEGER = (
     *_COMPARISONS,
     *("neg", "add", "sub", "mul", "square", "relu", "abs", "sign", "floor", "ceil"),
-    *("minimum", "maximum"),
+    *("trunc", "round", "floor_divide", "remainder", "minimum", "maximum"),
 )
 _NAMES = {_core.pointwise.op_number(name): name for name in ELEMENTWISE}
 
@@ -336,6 +340,15 @@ def _log_softmax(x: Array, dim: int) -> Array:
     return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
 
 
+def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Array]:
+    if descending:  # from the end, so that of equal elements the first comes first
+        places = x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
+    else:
+        places = np.argsort(x, dim, kind="stable")
+    places = np.take(places, np.arange(count), dim).astype(np.int64)
+    return np.take_along_axis(x, places, dim), places
+
+
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     top = x.max(dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
@@ -436,6 +449,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
     "cumsum": _cumsum,
+    "sort": _sort,
     "put_add": _put_add,
     "gather": _gather,
     "scatter_add": _scatter_add,

@@ -10,7 +10,9 @@ from tapegrad.backends.cpu import (
     set_num_threads,
     set_packed_limit,
 )
-from tapegrad.tensors import creation, ops, random
+from tapegrad.tensors import compare, creation, ops, random
+from tapegrad.tensors.absent import missing as missing
+from tapegrad.tensors.arguments import checked
 from tapegrad.tensors.autograd import (
     backward,
     enable_grad,
@@ -22,6 +24,7 @@ from tapegrad.tensors.autograd import (
 )
 from tapegrad.tensors.base import is_tensor
 from tapegrad.tensors.check import gradcheck, gradgradcheck
+from tapegrad.tensors.compare import *  # noqa: F403
 from tapegrad.tensors.creation import *  # noqa: F403
 from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
 from tapegrad.tensors.function import Function, checkpoint
@@ -36,6 +39,7 @@ from tapegrad.tensors.ops.matmul import *  # noqa: F403
 from tapegrad.tensors.ops.norm import *  # noqa: F403
 from tapegrad.tensors.ops.pool import *  # noqa: F403
 from tapegrad.tensors.ops.reduce import *  # noqa: F403
+from tapegrad.tensors.ops.search import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
@@ -67,6 +71,9 @@ __all__ = [
     "set_num_threads",
     "set_packed_limit",
 ]
-for _part in (creation, random, *ops.FILES):
+for _part in (compare, creation, random, *ops.FILES):
     __all__ += _part.__all__
+    for _name in _part.__all__:
+        if not isinstance(_found := globals()[_name], type):
+            globals()[_name] = checked(_found)
 set_tensors(Tensor, sys.modules[__name__])

@@ -23,7 +23,8 @@ class TensorBase(_core.TensorState):
 
     `_array` and `_device` are what it is; `_requires_grad`, `_node` and `_index` (which result of
     the node) its place in the record; `_cell` counts changes in place, shared by all views of one
-    memory and made when first needed (what else is in it: `Backend.keeps`); `grad` is what `backward` left here.
+    memory and made when first needed (what else is in it: `Backend.keeps`); `grad` is what
+    `backward` left here.
     """
 
     if TYPE_CHECKING:

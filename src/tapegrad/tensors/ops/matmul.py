@@ -119,6 +119,35 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return found
 
 
+def _check_vectors(op: str, *tensors: Tensor) -> None:
+    for each in tensors:
+        if each.ndim != 1:
+            raise ShapeError(f"{op}: expected tensors of one dimension, got {each.shape}")
+
+
+@composite(Sample((4,), (4,)))
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Return the sum of the products of two vectors."""
+    _check_vectors("dot", input, tensor)
+    return matmul(input, tensor)
+
+
+@composite(Sample((3, 4), (4,)))
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Return the product of a matrix and a vector."""
+    _check_vectors("mv", vec)
+    if input.ndim != 2:
+        raise ShapeError(f"mv: expected a matrix and a vector, got {input.shape}")
+    return matmul(input, vec)
+
+
+@composite(Sample((3,), (4,)))
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """Return the products of each element of one vector with each of another."""
+    _check_vectors("outer", input, vec2)
+    return input.reshape((-1, 1)) * vec2
+
+
 def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
     shape = weight._array.shape
     if len(shape) != 2 or not x._array.shape or x._array.shape[-1] != shape[1]:
@@ -288,4 +317,4 @@ def _contract(
     return product.reshape([sizes[letter] for letter in letters]), letters
 
 
-__all__ = ["bmm", "einsum", "linear", "matmul", "mm"]
+__all__ = ["bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]

@@ -143,6 +143,41 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     return expand(input, tuple(size))
 
 
+@composite(
+    Sample((6, 2), dim=0, sizes=(2, 3)),
+    Sample((2, 6), dim=-1, sizes=(3, -1)),
+    Sample((4,), dim=0, sizes=(4,)),
+)
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """Return x with one dimension as several; one of their sizes may be -1."""
+    place = _dims.one("unflatten", dim, input.ndim)
+    parts = _dims.sizes("unflatten", (sizes,))
+    known = math.prod(size for size in parts if size != -1)
+    parts = tuple(input.shape[place] // (known or 1) if size == -1 else size for size in parts)
+    if math.prod(parts) != input.shape[place]:
+        raise ShapeError(f"unflatten: {sizes!r} is not dimension {place} of shape {input.shape}")
+    return reshape(input, (*input.shape[:place], *parts, *input.shape[place + 1 :]))
+
+
+@composite(
+    Sample((2, 3, 4), source=0, destination=-1),
+    Sample((2, 3, 4), source=(0, 1), destination=(2, 0)),
+)
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Return a view with dimensions at other places, and the others in the order they had."""
+    given = [each if isinstance(each, (tuple, list)) else (each,) for each in (source, destination)]
+    places, targets = ([_dims.one("movedim", d, input.ndim) for d in each] for each in given)
+    if len(places) != len(targets) or len(set(places)) + len(set(targets)) != 2 * len(places):
+        raise ShapeError(
+            f"movedim: expected as many different places as dimensions, got {source} and "
+            f"{destination}"
+        )
+    order = [d for d in range(input.ndim) if d not in places]
+    for target, place in sorted(zip(targets, places, strict=True)):
+        order.insert(target, place)
+    return permute(input, order)
+
+
 # ---- parts --------------------------------------------------------------------------------------
 
 
@@ -211,6 +246,25 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     return input[tuple(steps)]
 
 
+@composite(
+    Sample((5,), shifts=2), Sample((3, 4), shifts=(1, -2), dims=(0, 1)), Sample((3, 4), shifts=5)
+)
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Return x with elements moved along dimensions; what leaves at one end enters at the other."""
+    if dims is None:
+        return roll(flatten(input), shifts, 0).reshape(input.shape)
+    moves, places = ([each] if isinstance(each, int) else list(each) for each in (shifts, dims))
+    if len(moves) != len(places):
+        raise ShapeError(f"roll: expected a shift per dimension, got {shifts} for {dims}")
+    for shift, dim in zip(moves, places, strict=True):
+        place = _dims.one("roll", dim, input.ndim)
+        size = input.shape[place]
+        if size and shift % size:
+            parts = split(input, [size - shift % size, shift % size], place)
+            input = cat(parts[::-1], place)
+    return input
+
+
 # ---- copies -------------------------------------------------------------------------------------
 
 _CLONE = define(
@@ -244,6 +298,29 @@ def clone(input: Tensor) -> Tensor:
 def contiguous(input: Tensor) -> Tensor:
     """Return x itself if its elements lie in order, else a copy in which they do."""
     return input if input.is_contiguous() else clone(input)
+
+
+@composite(
+    Sample((2, 3), sizes=(2, 2)), Sample((3,), sizes=(4, 2, 1)), Sample((2, 1), sizes=(1, 0))
+)
+def repeat(input: Tensor, *sizes: Any) -> Tensor:
+    """Return x so many times along each dimension; further sizes make dimensions in front."""
+    times = _dims.shape("repeat", sizes)
+    extra = len(times) - input.ndim
+    if extra < 0:
+        raise ShapeError(f"repeat: expected at least {input.ndim} numbers, got {times}")
+    shape = (*[1] * extra, *input.shape)
+    apart = reshape(input, tuple(size for each in shape for size in (1, each)))
+    spread = expand(apart, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
+    found = reshape(spread, tuple(n * size for n, size in zip(times, shape, strict=True)))
+    return found if not found._is_view() and found is not input else clone(found)
+
+
+@composite(Sample((2, 3), dims=(2,)), Sample((3,), dims=(2, 2)))
+def tile(input: Tensor, dims: Any) -> Tensor:
+    """Return x so many times along its last dimensions, as NumPy's tile."""
+    times = _dims.shape("tile", (dims,))
+    return repeat(input, (*[1] * (input.ndim - len(times)), *times))
 
 
 def cast(input: Tensor, dtype: Any) -> Tensor:
@@ -380,15 +457,20 @@ __all__ = [
     "expand",
     "flatten",
     "flip",
+    "movedim",
     "narrow",
     "pad",
     "permute",
+    "repeat",
     "reshape",
+    "roll",
     "split",
     "squeeze",
     "stack",
+    "tile",
     "transpose",
     "unbind",
+    "unflatten",
     "unsqueeze",
     "view",
 ]
