@@ -56,7 +56,8 @@ nb::object all(Py_ssize_t ndim) {
 nb::object several(const char* op, nb::handle dim, Py_ssize_t ndim) {
     if (dim.is_none()) return all(ndim);
     std::vector<bool> named(static_cast<std::size_t>(ndim ? ndim : 1));
-    if (PyLong_Check(dim.ptr()) || !nb::hasattr(dim, "__iter__")) {
+    const bool single = PyLong_Check(dim.ptr()) || PyDict_Check(dim.ptr());
+    if (single || !nb::hasattr(dim, "__iter__")) {
         named[static_cast<std::size_t>(one(op, dim, ndim))] = true;
     } else {
         const nb::object given = owned(PySequence_Tuple(dim.ptr()));

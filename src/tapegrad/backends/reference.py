@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad import _core
 from tapegrad.backends import Backend, philox, views
 from tapegrad.backends import reference_images as images
-from tapegrad.errors import OptionError, ShapeError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.scalar.c_source import PAIRED, Instruction
 
 Array = Any
@@ -106,9 +106,10 @@ def promoted(operands: tuple[Any, ...]) -> np.dtype[Any]:
             place, name = (0 if each.ndim else 1), each.dtype.name
         else:
             place = 2
-            name = {"b": "bool", "i": "int64", "u": "int64"}.get(
-                np.asarray(each).dtype.kind, "float32"
-            )
+            kind_of_number = np.asarray(each).dtype.kind
+            if kind_of_number not in "biuf":
+                raise DTypeError(f"expected arrays and real numbers, got {type(each).__name__}")
+            name = {"b": "bool", "i": "int64", "u": "int64"}.get(kind_of_number, "float32")
         ranks[place] = max(ranks[place], order.index(name))
     out = ranks[0]
     for rank in ranks[1:]:
@@ -453,7 +454,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "put_add": _put_add,
     "gather": _gather,
     "scatter_add": _scatter_add,
-    "index_select": lambda x, index, dim: np.take(x, _checked(index, x.shape[dim]), dim),
+    "index_select": lambda x, index, dim: np.take(
+        x, _checked(index.reshape(-1), x.shape[dim]), dim
+    ),
     "index_add": _index_add,
     "embedding": lambda weight, index, padding_idx: weight[_checked(index, weight.shape[0])],
     "matmul": np.matmul,

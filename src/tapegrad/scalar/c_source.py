@@ -62,9 +62,8 @@ FUNCTIONS = {
     "    return ($T)(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);\n}",
     "floor_divide": "$T ${name}_floor_divide($T a, $T b) {\n"
     "    if (b == 0) return a / b;\n"
-    "    double rest = fmod(a, b);\n"
-    "    if (rest != 0 && (rest < 0) != (b < 0)) rest += b;\n"
-    "    const double whole = (a - rest) / b;\n"
+    "    const double rest = fmod(a, b);\n"
+    "    const double whole = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
     "    return ($T)(whole == 0 ? copysign(0.0, a / b) : rint(whole));\n}",
     "gelu": "$T ${name}_gelu($T a) {\n"
     "    return a < -40 ? -0.0$f : ($T)(0.5 * a * erfc(-0.7071067811865476 * a));\n}",

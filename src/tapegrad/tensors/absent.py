@@ -33,7 +33,6 @@ INSTEAD = {
     "diag": "use tg.einsum('ii->i', x), or x * tg.eye(n)",
     "diagonal": "use tg.einsum('...ii->...i', x)",
     "trace": "use tg.einsum('ii', x)",
-    "repeat_interleave": "use x.unsqueeze(d + 1).expand(...).flatten(d, d + 1)",
     "meshgrid": "use x[:, None] and y[None, :], which broadcast",
     "cumprod": "use x.log().cumsum(dim).exp() of positive numbers",
     "median": "use x.sort().values",

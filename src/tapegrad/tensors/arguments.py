@@ -1,15 +1,16 @@
 """What functions of tensors say when an argument is not what they expect.
 
-Operations look at their operands' attributes without asking first whether these are tensors: with
-tensors of a few elements each question would cost as much as the work. So the question is asked
-after something went wrong, of the function's signature. Functions get this where users find them,
-in `tapegrad` and `nn.functional`; among themselves operations call each other directly.
+Among themselves operations call each other directly, and look at their operands' attributes without
+asking first whether these are tensors: with tensors of a few elements each question would cost as
+much as the work. Users get functions that ask, in `tapegrad` and `nn.functional`: which arguments
+are to be tensors is in a function's signature, and what mistaken options end in becomes an error of
+tapegrad's.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache, wraps
 from typing import Any, TypeVar
 
@@ -29,18 +30,33 @@ _FAILURES: dict[type[Exception], type[TapegradError]] = {
     OverflowError: OptionError,
     ZeroDivisionError: OptionError,
 }
+_ALL = (TapegradError, *_FAILURES)
+
+
+def asks(function: _Function) -> _Function:
+    """Mark a function that looks at its arguments itself, as those do that are called most."""
+    function.asks = True  # type: ignore[attr-defined]
+    return function
 
 
 def checked(function: _Function) -> _Function:
-    """Make a function say which argument is no tensor, where one should be and is not."""
+    """Make a function refuse what is no tensor where one should be, and name the argument.
+
+    The first argument is looked at before the call, since a NumPy array would do in its place now
+    and then; the others after something went wrong.
+    """
+    if getattr(function, "asks", False):
+        return function
+    first = next(iter(_signature(function).parameters.values()), None)
+    begins = first.name if first is not None and str(first.annotation) == "Tensor" else ""
 
     @wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
+            if begins and not isinstance(args[0] if args else kwargs.get(begins), TensorBase):
+                _name_no_tensor(function, args, kwargs)
             return function(*args, **kwargs)
-        except TapegradError:
-            raise
-        except tuple(_FAILURES) as error:
+        except _ALL as error:
             _explain(function, args, kwargs, error)
             raise
 
@@ -57,36 +73,42 @@ def wants_tensor(parameter: inspect.Parameter) -> bool:
     return "Tensor" in str(parameter.annotation)
 
 
-def _explain(function: Any, args: Any, kwargs: Any, error: Exception) -> None:
-    """Raise what is wrong with the arguments; return if the call itself is, as Python says best."""
-    signature = _signature(function)
+def _is_list(parameter: inspect.Parameter) -> bool:
+    return "Sequence" in str(parameter.annotation)
+
+
+def _bound(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return arguments by name; nothing if the call itself is wrong, as Python says best."""
     try:
-        given = signature.bind(*args, **kwargs).arguments
+        return _signature(function).bind(*args, **kwargs).arguments
     except TypeError:
-        return
-    name = function.__name__
-    for key, value in given.items():
-        for each in _not_tensors(signature.parameters[key], value):
+        return {}
+
+
+def _name_no_tensor(function: Any, args: Any, kwargs: Any) -> None:
+    """Raise if one of the arguments is no tensor where one should be."""
+    parameters = _signature(function).parameters
+    for key, value in _bound(function, args, kwargs).items():
+        for each in _not_tensors(parameters[key], value):
             raise DTypeError(
-                f"{name}: expected {key} to be {_wanted(key)}, got {_text(each)}"
-            ) from None
-    kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))
-    raise kind(f"{name}: {error}") from error
+                f"{function.__name__}: expected {key} to be {_wanted(key)}, got {_text(each)}"
+            )
+
+
+def _explain(function: Any, args: Any, kwargs: Any, error: Exception) -> None:
+    """Raise what is wrong with the arguments; return if the error says it, or the call is wrong."""
+    if _bound(function, args, kwargs):
+        _name_no_tensor(function, args, kwargs)
+        if not isinstance(error, TapegradError):
+            kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))
+            raise kind(f"{function.__name__}: {error}") from error
 
 
 def _not_tensors(parameter: inspect.Parameter, value: Any) -> Iterator[Any]:
     """Yield what is given in the place of tensors and is none."""
-    text = str(parameter.annotation)
-    if not wants_tensor(parameter) or (value is None and "None" in text):
+    if not wants_tensor(parameter) or (value is None and "None" in str(parameter.annotation)):
         return
-    if (
-        "Sequence" in text
-        and isinstance(value, Iterable)
-        and not isinstance(value, (str, TensorBase))
-    ):
-        listed = list(value)
-    else:
-        listed = [value]
+    listed = value if _is_list(parameter) and isinstance(value, (list, tuple)) else [value]
     yield from (each for each in listed if not isinstance(each, TensorBase))
 
 

@@ -95,7 +95,11 @@ class TensorBase(_core.TensorState):
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Return how many elements lie between neighbours of each dimension, or of one."""
         strides = tuple(each // self._array.itemsize for each in self._array.strides)
-        return strides if dim is None else strides[dim]
+        if dim is None:
+            return strides
+        if not isinstance(dim, int) or not -self.ndim <= dim < self.ndim:
+            raise ShapeError(f"stride: expected a dimension of {self.shape}, got {dim!r}")
+        return strides[dim]
 
     def is_contiguous(self) -> bool:
         """Tell whether elements lie in order, without gaps."""
@@ -153,6 +157,7 @@ class TensorBase(_core.TensorState):
 
     def register_hook(self, hook: Hook) -> Handle:
         """Call hook(gradient) when the gradient is known; what it returns replaces it."""
+        _check_hook("register_hook", hook)
         if not self._requires_grad:
             raise GradError("register_hook: the tensor does not require gradients")
         if self._node is None:
@@ -164,6 +169,7 @@ class TensorBase(_core.TensorState):
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Handle:
         """Call hook(tensor) after `backward` has added to the `grad` of this leaf."""
+        _check_hook("register_post_accumulate_grad_hook", hook)
         if self._node is not None:
             raise GradError("register_post_accumulate_grad_hook: only leaves accumulate gradients")
         self._accumulated = hooks = self._accumulated or []
@@ -272,6 +278,11 @@ class TensorBase(_core.TensorState):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _check_hook(op: str, hook: Any) -> None:
+    if not callable(hook):
+        raise DTypeError(f"{op}: expected a function, got {type(hook).__name__}")
 
 
 class Handle:

@@ -50,9 +50,9 @@ def as_dtype(wanted: Any) -> DType:
     """
     if isinstance(wanted, DType):
         return wanted
-    found = _PYTHON.get(wanted) if isinstance(wanted, type) else _BY_NAME.get(wanted)
-    if found is not None:
-        return found
+    names: dict[Any, DType] = _PYTHON if isinstance(wanted, type) else _BY_NAME  # type: ignore[assignment]
+    if isinstance(wanted, (type, str)) and wanted in names:
+        return names[wanted]
     try:
         return BY_NUMPY[np.dtype(wanted)]
     except (TypeError, KeyError):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapegrad import _core
+from tapegrad._core import Var
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError, ShapeError
@@ -24,7 +23,7 @@ from tapegrad.tensors.registry import Op, moved
 
 _TABLE = e.TABLE
 _ADD, _SUB, _MUL, _DIV = (_TABLE[name] for name in ("add", "sub", "mul", "div"))
-_NUMBERS = (int, float, TensorBase, np.integer, np.floating, np.bool_)
+_NUMBERS = e.OPERANDS
 
 
 def _in_place(name: str) -> Callable[[Any], Tensor]:
@@ -117,6 +116,9 @@ class Tensor(TensorBase):
     def __matmul__(self, other: Tensor) -> Tensor:
         return matmul.matmul(self, other) if isinstance(other, TensorBase) else _other(other)
 
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _other(other)  # type: ignore[no-any-return]
+
     def __neg__(self) -> Tensor:
         return e.neg(self)
 
@@ -199,30 +201,34 @@ class Tensor(TensorBase):
     sin, cos, tan, asin, acos, atan = e.sin, e.cos, e.tan, e.asin, e.acos, e.atan
     sinh, cosh, tanh, sigmoid, relu = e.sinh, e.cosh, e.tanh, e.sigmoid, e.relu
     erf, erfc, abs, sign, floor, ceil = e.erf, e.erfc, e.abs, e.sign, e.floor, e.ceil
-    round, trunc = e.round, e.trunc
+    round, trunc = _checked(e.round), e.trunc
     atan2, hypot, minimum, maximum = e.atan2, e.hypot, e.minimum, e.maximum
     lt, le, gt, ge, eq, ne = e.lt, e.le, e.gt, e.ge, e.eq, e.ne
     reciprocal, rsqrt = e.reciprocal, e.rsqrt
     isnan, isinf, isfinite, isclose = e.isnan, e.isinf, e.isfinite, _checked(e.isclose)
     logical_not, logical_and = e.logical_not, _checked(e.logical_and)
     logical_or, logical_xor = _checked(e.logical_or), _checked(e.logical_xor)
-    clamp = clip = e.clamp
+    clamp = clip = _checked(e.clamp)
     masked_fill = _checked(e.masked_fill)
     sum, mean, prod, var, std = reduce.sum, reduce.mean, reduce.prod, reduce.var, reduce.std
     max, min, amax, amin = reduce.max, reduce.min, reduce.amax, reduce.amin
     argmax, argmin, cumsum = reduce.argmax, reduce.argmin, reduce.cumsum
-    any, all, norm = reduce.any, reduce.all, reduce.norm
-    sort, argsort, topk = search.sort, search.argsort, search.topk
+    any, all, norm = reduce.any, reduce.all, _checked(reduce.norm)
+    sort, argsort = _checked(search.sort), _checked(search.argsort)
+    topk = _checked(search.topk)
     nonzero, masked_select = search.nonzero, _checked(search.masked_select)
     reshape, view, flatten = shape.reshape, shape.view, shape.flatten
     permute, transpose, expand = shape.permute, shape.transpose, shape.expand
     squeeze, unsqueeze, broadcast_to = shape.squeeze, shape.unsqueeze, shape.broadcast_to
-    unflatten, movedim, repeat, tile = shape.unflatten, shape.movedim, shape.repeat, shape.tile
-    narrow, split, chunk, unbind = shape.narrow, shape.split, shape.chunk, shape.unbind
-    flip, roll, clone, contiguous = shape.flip, shape.roll, shape.clone, shape.contiguous
+    unflatten, movedim = _checked(shape.unflatten), _checked(shape.movedim)
+    repeat, tile = _checked(shape.repeat), _checked(shape.tile)
+    repeat_interleave, roll = _checked(shape.repeat_interleave), _checked(shape.roll)
+    narrow, split = _checked(shape.narrow), _checked(shape.split)
+    chunk, unbind = _checked(shape.chunk), shape.unbind
+    flip, clone, contiguous = shape.flip, shape.clone, shape.contiguous
     gather, scatter_add = _checked(index.gather), _checked(index.scatter_add)
     index_select = _checked(index.index_select)
-    tril, triu = index.tril, index.triu
+    tril, triu = _checked(index.tril), _checked(index.triu)
     dot, mv, outer = _checked(matmul.dot), _checked(matmul.mv), _checked(matmul.outer)
     matmul, mm, bmm = _checked(matmul.matmul), _checked(matmul.mm), _checked(matmul.bmm)
     softmax, log_softmax, logsumexp = softmax.softmax, softmax.log_softmax, softmax.logsumexp
@@ -268,29 +274,29 @@ class Tensor(TensorBase):
 
     def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Add in place."""
-        return _ADD.in_place(self, other if alpha == 1 else other * alpha)
+        return _ADD.in_place(self, _scaled("add_", other, alpha))
 
     def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Subtract in place."""
-        return _SUB.in_place(self, other if alpha == 1 else other * alpha)
+        return _SUB.in_place(self, _scaled("sub_", other, alpha))
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply in place."""
-        return _MUL.in_place(self, other)
+        return _MUL.in_place(self, _operand("mul_", other))
 
     def div_(self, other: Any) -> Tensor:
         """Divide in place."""
-        return _DIV.in_place(self, other)
+        return _DIV.in_place(self, _operand("div_", other))
 
     def floor_divide_(self, other: Any) -> Tensor:
         """Divide in place, and round down."""
         e.check_divisor("floor_divide_", self, other)
-        return _TABLE["floor_divide"].in_place(self, other)
+        return _TABLE["floor_divide"].in_place(self, _operand("floor_divide_", other))
 
     def remainder_(self, other: Any) -> Tensor:
         """Replace the elements by what division leaves."""
         e.check_divisor("remainder_", self, other)
-        return _TABLE["remainder"].in_place(self, other)
+        return _TABLE["remainder"].in_place(self, _operand("remainder_", other))
 
     def pow_(self, exponent: Any) -> Tensor:
         """Replace the elements by their powers."""
@@ -460,12 +466,29 @@ def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -
 
 def _other(value: Any) -> Any:
     """Turn down what is neither number nor tensor; other classes may know what to do."""
-    if hasattr(value, "__array__") or type(value).__module__ == "builtins":
+    if isinstance(value, Var) or hasattr(value, "__array__") or _is_builtin(value):
         raise DTypeError(
             f"expected a tensor or a number, got {type(value).__module__}."
             f"{type(value).__name__}; make a tensor of it with tg.tensor or tg.from_numpy"
         )
     return NotImplemented
+
+
+def _is_builtin(value: Any) -> bool:
+    return type(value).__module__ == "builtins"
+
+
+def _operand(op: str, value: Any) -> Any:
+    if not isinstance(value, _NUMBERS):
+        raise DTypeError(
+            f"{op}: expected a tensor or a number, got {type(value).__name__}; "
+            "make a tensor with tg.tensor"
+        )
+    return value
+
+
+def _scaled(op: str, value: Any, alpha: Any) -> Any:
+    return _operand(op, value) if alpha == 1 else _operand(op, value) * _operand(op, alpha)
 
 
 def _tensor(op: str, value: Any) -> Any:

@@ -7,8 +7,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tapegrad import _core
 from tapegrad.errors import DTypeError, OptionError
+from tapegrad.tensors.arguments import asks
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.fused import Elementwise, elementwise
@@ -82,20 +85,35 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element."
-    return function
+    return asks(function)
+
+
+#: What elementwise operations take: tensors, and numbers beside a tensor.
+OPERANDS = (TensorBase, int, float, np.integer, np.floating, np.bool_)
+
+
+def _no_operands(name: str, input: Any, other: Any) -> DTypeError:
+    kinds = " and ".join(type(each).__name__ for each in (input, other))
+    return DTypeError(
+        f"{name}: expected a tensor and a tensor or a number, got {kinds}; "
+        "make tensors with tg.tensor"
+    )
 
 
 def _binary(name: str) -> Callable[[Any, Any], Tensor]:
     op = TABLE[name]
 
     def function(input: Any, other: Any) -> Tensor:
-        if not (isinstance(input, TensorBase) or isinstance(other, TensorBase)):
-            raise DTypeError(f"{name}: expected at least one tensor, got {type(input).__name__}")
-        return op.binary(input, other)
+        if isinstance(input, TensorBase):
+            if isinstance(other, OPERANDS):
+                return op.binary(input, other)
+        elif isinstance(other, TensorBase) and isinstance(input, OPERANDS):
+            return op.binary(input, other)
+        raise _no_operands(name, input, other)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element; operands broadcast."
-    return function
+    return asks(function)
 
 
 neg, sqrt, square, exp, expm1, log, log1p, log2, log10 = map(

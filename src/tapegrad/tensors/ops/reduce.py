@@ -14,7 +14,7 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Sample, define
+from tapegrad.tensors.registry import Cost, Draw, Sample, define
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -367,7 +367,8 @@ def argmin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     Sample((3, 4), p=3.0),
     Sample((3, 4), p=float("inf"), dim=0, keepdim=True),
     Sample((3, 4), p=float("-inf"), dim=0),
-    Sample((3, 4), p=0),
+    Sample(Draw((3, 4), grad=False), p=0),
+    benchmark="norm",
 )
 def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the p-norm over dimensions, the root of the sum of squares if p is not named.

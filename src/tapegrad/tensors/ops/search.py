@@ -10,7 +10,7 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.index import getitem, put_along
-from tapegrad.tensors.registry import Cost, Draw, Sample, define, moved
+from tapegrad.tensors.registry import Cost, Draw, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -43,6 +43,7 @@ _SORT = define(
         Sample(Draw((4,), -50, 50, "int64")),
         Sample((2, 0, 3), dim=1),
     ],
+    benchmark="sort",
 )
 
 
@@ -65,13 +66,18 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return _ordered("sort", input, dim, descending, None)
 
 
-@composite(Sample((3, 4)), Sample((5, 2), dim=0, descending=True))
+@composite(Sample((3, 4)), Sample((5, 2), dim=0, descending=True), benchmark="argsort")
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """Return where the elements in order along a dimension are."""
     return _ordered("argsort", input.detach(), dim, descending, None).indices
 
 
-@composite(Sample((3, 4), k=2), Sample((9, 2), k=1, dim=0, largest=False), Sample((30,), k=3))
+@composite(
+    Sample((3, 4), k=2),
+    Sample((9, 2), k=1, dim=0, largest=False),
+    Sample((30,), k=3),
+    benchmark="topk",
+)
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Sorted:
     """Return the k largest, or smallest, elements along a dimension in order, and their places."""
     return _ordered("topk", input, dim, bool(largest), k)
@@ -102,6 +108,7 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """Return the elements where the mask holds, in order."""
     if mask._array.dtype.kind != "b":
         raise DTypeError(f"masked_select: expected a mask of bool, got {mask.dtype}")
+    common_device("masked_select", (input, mask))
     shape = _dims.broadcast("masked_select", input.shape, mask.shape)
     return getitem(input.expand(shape), mask.expand(shape))
 

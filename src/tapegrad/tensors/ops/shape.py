@@ -140,7 +140,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """Return a view of this shape, with dimensions repeated."""
-    return expand(input, tuple(size))
+    return expand(input, *_dims.shape("broadcast_to", (size,)))
 
 
 @composite(
@@ -151,11 +151,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Return x with one dimension as several; one of their sizes may be -1."""
     place = _dims.one("unflatten", dim, input.ndim)
-    parts = _dims.sizes("unflatten", (sizes,))
-    known = math.prod(size for size in parts if size != -1)
-    parts = tuple(input.shape[place] // (known or 1) if size == -1 else size for size in parts)
-    if math.prod(parts) != input.shape[place]:
-        raise ShapeError(f"unflatten: {sizes!r} is not dimension {place} of shape {input.shape}")
+    parts = _dims.reshaped((input.shape[place],), (sizes,))
     return reshape(input, (*input.shape[:place], *parts, *input.shape[place + 1 :]))
 
 
@@ -208,7 +204,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
             raise ShapeError(f"split: expected a size of at least 1, got {size}")
         parts = [min(size, total - start) for start in range(0, total, size)] or [0]
     else:
-        parts = list(split_size_or_sections)
+        parts = list(_dims.shape("split", (split_size_or_sections,)))
         if sum(parts) != total:
             raise ShapeError(f"split: sizes {parts} do not add up to {total}")
     found, start = [], 0
@@ -247,7 +243,10 @@ def flip(input: Tensor, dims: Any) -> Tensor:
 
 
 @composite(
-    Sample((5,), shifts=2), Sample((3, 4), shifts=(1, -2), dims=(0, 1)), Sample((3, 4), shifts=5)
+    Sample((5,), shifts=2),
+    Sample((3, 4), shifts=(1, -2), dims=(0, 1)),
+    Sample((3, 4), shifts=5),
+    benchmark="roll",
 )
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Return x with elements moved along dimensions; what leaves at one end enters at the other."""
@@ -316,11 +315,27 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
     return found if not found._is_view() and found is not input else clone(found)
 
 
-@composite(Sample((2, 3), dims=(2,)), Sample((3,), dims=(2, 2)))
+@composite(Sample((2, 3), dims=(2,)), Sample((3,), dims=(2, 2)), benchmark="tile")
 def tile(input: Tensor, dims: Any) -> Tensor:
     """Return x so many times along its last dimensions, as NumPy's tile."""
     times = _dims.shape("tile", (dims,))
     return repeat(input, (*[1] * (input.ndim - len(times)), *times))
+
+
+@composite(
+    Sample((2, 3), repeats=2, dim=0),
+    Sample((2, 3), repeats=3),
+    Sample((2, 3), repeats=0, dim=1),
+    benchmark="repeat",
+)
+def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
+    """Return x with each element along a dimension so many times; of all elements in order."""
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
+        raise DTypeError(f"repeat_interleave: expected a whole number of repeats, got {repeats!r}")
+    flat = flatten(input) if dim is None else input
+    place = 0 if dim is None else _dims.one("repeat_interleave", dim, input.ndim)
+    shape = (*flat.shape[: place + 1], repeats, *flat.shape[place + 1 :])
+    return flatten(clone(expand(unsqueeze(flat, place + 1), shape)), place, place + 1)
 
 
 def cast(input: Tensor, dtype: Any) -> Tensor:
@@ -462,6 +477,7 @@ __all__ = [
     "pad",
     "permute",
     "repeat",
+    "repeat_interleave",
     "reshape",
     "roll",
     "split",
