@@ -100,7 +100,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors.ops.elementwise import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.ops.index import *  # noqa: F403
     from tapegrad.tensors.ops.loss import *  # noqa: F403
-    from tapegrad.tensors.ops.matmul import *  # noqa: F403
+    from tapegrad.tensors.ops.matmul import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.ops.norm import *  # noqa: F403
     from tapegrad.tensors.ops.pool import *  # noqa: F403
     from tapegrad.tensors.ops.reduce import *  # type: ignore[no-redef]  # noqa: F403

@@ -30,7 +30,7 @@ _FAILURES: dict[type[Exception], type[TapegradError]] = {
     OverflowError: OptionError,
     ZeroDivisionError: OptionError,
 }
-_ALL = (TapegradError, *_FAILURES)
+_ALL: tuple[type[Exception], ...] = (TapegradError, *_FAILURES)
 
 
 def asks(function: _Function) -> _Function:

@@ -94,7 +94,7 @@ class TensorBase(_core.TensorState):
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Return how many elements lie between neighbours of each dimension, or of one."""
-        strides = tuple(each // self._array.itemsize for each in self._array.strides)
+        strides = tuple(int(each // self._array.itemsize) for each in self._array.strides)
         if dim is None:
             return strides
         if not isinstance(dim, int) or not -self.ndim <= dim < self.ndim:

@@ -50,9 +50,9 @@ def as_dtype(wanted: Any) -> DType:
     """
     if isinstance(wanted, DType):
         return wanted
-    names: dict[Any, DType] = _PYTHON if isinstance(wanted, type) else _BY_NAME  # type: ignore[assignment]
-    if isinstance(wanted, (type, str)) and wanted in names:
-        return names[wanted]
+    known: dict[Any, DType] = _PYTHON if isinstance(wanted, type) else _BY_NAME
+    if isinstance(wanted, (type, str)) and wanted in known:
+        return known[wanted]
     try:
         return BY_NUMPY[np.dtype(wanted)]
     except (TypeError, KeyError):

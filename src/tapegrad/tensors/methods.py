@@ -180,7 +180,7 @@ class Tensor(TensorBase):
     def __imod__(self, other: Any) -> Tensor:
         return self.remainder_(other)
 
-    def __ipow__(self, other: Any) -> Tensor:  # type: ignore[misc]
+    def __ipow__(self, other: Any) -> Tensor:
         return self.pow_(other)
 
     __getitem__ = index.getitem

@@ -179,14 +179,21 @@ def _negative(x: Any) -> Any:
     return lt(x, 0) if isinstance(x, TensorBase) else x < 0
 
 
+def _is_zero(x: Any) -> Any:
+    return eq(x, 0) if isinstance(x, TensorBase) else x == 0
+
+
+def _any(found: Any) -> bool:
+    """Tell whether something was found, in a tensor or by Python."""
+    return bool(found if isinstance(found, bool) else found.any())
+
+
 def check_divisor(op: str, input: Any, other: Any) -> None:
     """Refuse whole numbers to be divided by 0, which have no infinity to show for it."""
-    if _is_whole(input) and _is_whole(other):
-        found = eq(other, 0).any().item() if isinstance(other, TensorBase) else other == 0
-        if found:
-            raise OptionError(
-                f"{op}: whole numbers cannot be divided by 0; floating point ones give inf or nan"
-            )
+    if _is_whole(input) and _is_whole(other) and _any(_is_zero(other)):
+        raise OptionError(
+            f"{op}: whole numbers cannot be divided by 0; floating point ones give inf or nan"
+        )
 
 
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
@@ -225,8 +232,7 @@ _POWERS: dict[float, Callable[[Any], Tensor]] = {
 
 def _whole_power(x: Any, exponent: Any) -> Tensor:
     """Multiply whole numbers, which stay whole, by squares of squares."""
-    negative = _negative(exponent)
-    if negative.any().item() if isinstance(negative, TensorBase) else negative:
+    if _any(_negative(exponent)):
         raise OptionError(
             "pow: whole numbers have no negative whole powers; make one of both floating point"
         )
@@ -237,7 +243,7 @@ def _whole_power(x: Any, exponent: Any) -> Tensor:
             found = mul(found, x) if exponent % 2 else found
             x, exponent = square(x), exponent // 2
         return found
-    while ne(exponent, 0).any().item():
+    while _any(ne(exponent, 0)):
         found = where(eq(remainder(exponent, 2), 1), mul(found, x), found)
         x, exponent = square(x), floor_divide(exponent, 2)
     return found
