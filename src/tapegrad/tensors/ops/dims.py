@@ -41,10 +41,10 @@ def reduced(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[i
 
 def broadcast(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape that several have in common: sizes are equal, 1 or missing."""
-    ndim = max(len(shape) for shape in shapes)
+    ndim = max(len(each) for each in shapes)
     out = [1] * ndim
-    for shape in shapes:
-        for d, size in enumerate(shape, ndim - len(shape)):
+    for each in shapes:
+        for d, size in enumerate(each, ndim - len(each)):
             if size != 1 and out[d] not in (1, size):
                 raise ShapeError(f"{op}: shapes {' and '.join(map(str, shapes))} do not broadcast")
             out[d] = size if size != 1 else out[d]
