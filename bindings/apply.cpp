@@ -59,21 +59,34 @@ nb::object kernel_of(const OpState* op, PyObject* device) {
     return owned(PyObject_GetItem(get(device, kernels).ptr(), op->name));
 }
 
-/// What the kernel makes of the operands' arrays.
+/// The cell of the operand of which the device's kernel keeps something; null if it keeps nothing.
+PyObject* kept_cell(const OpState* op, Items operands, PyObject* device) {
+    static PyObject* keeps = name_of("keeps");
+    PyObject* place = PyDict_GetItemWithError(get(device, keeps).ptr(), op->name);
+    if (!place && PyErr_Occurred()) throw nb::python_error();
+    if (!place) return nullptr;
+    PyObject* weight = operands.items[PyLong_AsSsize_t(place)];
+    return is_tensor(weight) ? cell_of(tensor_of(weight)) : Py_None;
+}
+
+/// What the kernel makes of the operands' arrays, and of a cell behind them.
 nb::object run(const OpState* op, const Call& given, PyObject* device) {
     PyObject* few[16];
     std::vector<PyObject*> many;
-    const Py_ssize_t count = given.operands.count, all = count + given.attributes();
+    PyObject* cell = kept_cell(op, given.operands, device);
+    const Py_ssize_t operands = given.operands.count, count = operands + (cell ? 1 : 0);
+    const Py_ssize_t all = count + given.attributes();
     PyObject** arguments = few;
     if (all > 16) {
         many.resize(static_cast<std::size_t>(all));
         arguments = many.data();
     }
-    for (Py_ssize_t i = 0; i < count; ++i) {
+    for (Py_ssize_t i = 0; i < operands; ++i) {
         PyObject* each = given.operands.items[i];
         arguments[i] = each == Py_None ? each : tensor_of(each)->array;
     }
-    for (Py_ssize_t i = count; i < all; ++i) arguments[i] = given.operands.items[i];
+    if (cell) arguments[operands] = cell;
+    for (Py_ssize_t i = count; i < all; ++i) arguments[i] = given.attribute(i - count);
     return call(kernel_of(op, device).ptr(), {arguments, count}, given.names);
 }
 

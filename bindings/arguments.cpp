@@ -57,7 +57,7 @@ nb::object several(const char* op, nb::handle dim, Py_ssize_t ndim) {
     if (dim.is_none()) return all(ndim);
     std::vector<bool> named(static_cast<std::size_t>(ndim ? ndim : 1));
     Py_ssize_t single;
-    if (to_number(dim.ptr(), single) || !nb::hasattr(dim, "__iter__")) {
+    if (to_number(dim.ptr(), single) || PyDict_Check(dim.ptr()) || !nb::hasattr(dim, "__iter__")) {
         named[static_cast<std::size_t>(one(op, dim, ndim))] = true;
     } else {
         const nb::object given = owned(PySequence_Tuple(dim.ptr()));

@@ -140,9 +140,9 @@ void set_types(nb::handle tensor, nb::handle node) {
 // ---- changes in place -------------------------------------------------------------------------
 
 // A tensor's memory has a cell, shared by all its views: how often the elements were changed in
-// place, and in which epoch of its history they are, which begins anew when such a change is
-// recorded.
-constexpr Py_ssize_t version = 0, epoch = 1;
+// place; in which epoch of its history they are, which begins anew when such a change is recorded;
+// and what the device keeps of them (see Backend.keeps).
+constexpr Py_ssize_t version = 0, epoch = 1, kept = 2;
 
 long long count_in(PyObject* cell, Py_ssize_t place) {
     if (is_none(cell)) return 0;
@@ -268,9 +268,10 @@ PyObject* edge_of(TensorState* tensor) {
 
 PyObject* cell_of(TensorState* tensor) {
     if (is_none(tensor->cell)) {
-        PyObject* cell = owned(PyList_New(2)).release().ptr();
+        PyObject* cell = owned(PyList_New(3)).release().ptr();
         PyList_SET_ITEM(cell, version, PyLong_FromLong(0));
         PyList_SET_ITEM(cell, epoch, PyLong_FromLong(0));
+        PyList_SET_ITEM(cell, kept, Py_NewRef(Py_None));
         Py_XSETREF(tensor->cell, cell);
     }
     return tensor->cell;

@@ -23,7 +23,7 @@ endif()
 find_package(dnnl CONFIG REQUIRED PATHS ${dnnl_folder} NO_DEFAULT_PATH)
 
 add_library(tapegrad_onednn STATIC core/onednn/convolution.cpp core/onednn/matmul.cpp
-                                   core/onednn/plan.cpp)
+                                   core/onednn/packed.cpp core/onednn/plan.cpp)
 target_link_libraries(tapegrad_onednn PUBLIC tapegrad_machine DNNL::dnnl)
 
 nanobind_add_module(

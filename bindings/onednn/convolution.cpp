@@ -109,7 +109,7 @@ nb::object conv2d(nb::handle x_given, nb::handle w_given, nb::handle bias_given,
     const nb::object bias = bias_array("conv2d bias", bias_given, p.k);
     const nb::object y = fresh({p.n, p.k, p.out_h(), p.out_w()});
     if (p.n == 0) return y;
-    const onednn::WeightKey weight = weight_key(key);
+    const onednn::WeightKey weight = weight_key(key, w, w_given);
     const Unlocked unlocked(is_long(p.flops()));
     onednn::convolution(p, data_of(x), data_of(w), data_of(bias), data_of(y), weight);
     return y;
@@ -126,7 +126,7 @@ nb::object conv2d_input_grad(nb::handle g_given, nb::handle w_given, const Sizes
     check_output_grad(op, p, g);
     const nb::object x_grad = fresh({p.n, p.c, p.h, p.w});
     if (p.n == 0) return x_grad;
-    const onednn::WeightKey weight = weight_key(key);
+    const onednn::WeightKey weight = weight_key(key, w, w_given);
     const Unlocked unlocked(is_long(p.flops()));
     onednn::convolution_input_grad(p, data_of(g), data_of(w), data_of(x_grad), weight);
     return x_grad;
@@ -165,19 +165,20 @@ void bind_convolution(nb::module_& m) {
         nb::sig("def conv2d(x: numpy.typing.NDArray[numpy.float32], w: "
                 "numpy.typing.NDArray[numpy.float32], bias: numpy.typing.NDArray[numpy.float32] | "
                 "None, stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, "
-                "int], groups: int, key: tuple[int, int] | None = None, layout: str | None = "
+                "int], groups: int, key: tuple[Weight, int] | None = None, layout: str | None = "
                 "None) -> numpy.typing.NDArray[numpy.float32]"),
-        "The convolution of x (n, c, h, w) with w (k, c / groups, h, w). With a key, (identity, "
-        "version) of the weight, its packed form is kept until the version changes.");
-    m.def("conv2d_input_grad", &conv2d_input_grad, "g"_a.none(), "w"_a.none(), "x_shape"_a,
-          "stride"_a, "padding"_a, "dilation"_a, "groups"_a, "key"_a = nb::none(),
-          "layout"_a = nb::none(),
-          nb::sig("def conv2d_input_grad(g: numpy.typing.NDArray[numpy.float32], w: "
-                  "numpy.typing.NDArray[numpy.float32], x_shape: collections.abc.Sequence[int], "
-                  "stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int], "
-                  "groups: int, key: tuple[int, int] | None = None, layout: str | None = None) -> "
-                  "numpy.typing.NDArray[numpy.float32]"),
-          "The gradient of conv2d with respect to x, from the gradient g with respect to y.");
+        "The convolution of x (n, c, h, w) with w (k, c / groups, h, w). With a key, (Weight, "
+        "version), its packed form is kept until the version changes, where that pays.");
+    m.def(
+        "conv2d_input_grad", &conv2d_input_grad, "g"_a.none(), "w"_a.none(), "x_shape"_a,
+        "stride"_a, "padding"_a, "dilation"_a, "groups"_a, "key"_a = nb::none(),
+        "layout"_a = nb::none(),
+        nb::sig("def conv2d_input_grad(g: numpy.typing.NDArray[numpy.float32], w: "
+                "numpy.typing.NDArray[numpy.float32], x_shape: collections.abc.Sequence[int], "
+                "stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int], "
+                "groups: int, key: tuple[Weight, int] | None = None, layout: str | None = None) -> "
+                "numpy.typing.NDArray[numpy.float32]"),
+        "The gradient of conv2d with respect to x, from the gradient g with respect to y.");
     m.def("conv2d_weight_grad", &conv2d_weight_grad, "g"_a.none(), "x"_a.none(), "w_shape"_a,
           "stride"_a, "padding"_a, "dilation"_a, "groups"_a, "with_bias"_a, "layout"_a = nb::none(),
           nb::sig("def conv2d_weight_grad(g: numpy.typing.NDArray[numpy.float32], x: "

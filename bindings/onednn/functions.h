@@ -9,8 +9,9 @@ namespace tapegrad::bindings {
 
 namespace nb = nanobind;
 
-/// (identity, version) of a weight, or None.
-onednn::WeightKey weight_key(nb::handle key);
+/// The key that was given, (Weight, version) or None. A weight that had to be copied, `taken` from
+/// `given`, is kept by nobody: the copy's memory will have other numbers.
+onednn::WeightKey weight_key(nb::handle key, const nb::object& taken, nb::handle given);
 
 void bind_convolution(nb::module_& m);
 void bind_matmul(nb::module_& m);

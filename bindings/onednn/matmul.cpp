@@ -124,7 +124,7 @@ nb::object linear(nb::handle x_given, nb::handle w_given, nb::handle bias_given,
     for (int d = 0; d < ndim - 1; ++d) p.m *= sizes[static_cast<std::size_t>(d)];
     const nb::object bias = bias_array("linear bias", bias_given, p.n);
     const nb::object y = fresh(ndim, sizes.data());
-    multiply(p, x.array, w.array, bias, y, weight_key(key));
+    multiply(p, x.array, w.array, bias, y, weight_key(key, w.array, w_given));
     return y;
 }
 
@@ -143,10 +143,10 @@ void bind_matmul(nb::module_& m) {
         "linear", &linear, "x"_a.none(), "w"_a.none(), "bias"_a = nb::none(), "key"_a = nb::none(),
         nb::sig("def linear(x: numpy.typing.NDArray[numpy.float32], w: "
                 "numpy.typing.NDArray[numpy.float32], bias: numpy.typing.NDArray[numpy.float32] | "
-                "None = None, key: tuple[int, int] | None = None) -> "
+                "None = None, key: tuple[Weight, int] | None = None) -> "
                 "numpy.typing.NDArray[numpy.float32]"),
-        "x (..., k) times the transpose of w (n, k), plus the bias. With a key, (identity, "
-        "version) of the weight, its packed form is kept until the version changes.");
+        "x (..., k) times the transpose of w (n, k), plus the bias. With a key, (Weight, "
+        "version), its packed form is kept until the version changes, where that pays.");
 }
 
 }  // namespace tapegrad::bindings

@@ -49,17 +49,16 @@ bool import_numpy() {
 
 }  // namespace
 
-onednn::WeightKey weight_key(nb::handle key) {
+onednn::WeightKey weight_key(nb::handle key, const nb::object& taken, nb::handle given) {
     if (key.is_none()) return {};
     onednn::WeightKey out;
     if (!PyTuple_Check(key.ptr()) || PyTuple_GET_SIZE(key.ptr()) != 2 ||
-        !nb::try_cast(nb::handle(PyTuple_GET_ITEM(key.ptr(), 0)), out.identity) ||
+        !nb::try_cast(nb::handle(PyTuple_GET_ITEM(key.ptr(), 0)), out.weight) || !out.weight ||
         !nb::try_cast(nb::handle(PyTuple_GET_ITEM(key.ptr(), 1)), out.version))
         raise("DTypeError",
-              "key: expected a tuple (identity, version) of two integers or None, "
-              "got " +
+              "key: expected a tuple (Weight, version) with a whole number, or None, got " +
                   type_name(key.ptr()));
-    return out;
+    return taken.is(given) ? out : onednn::WeightKey{};
 }
 
 }  // namespace tapegrad::bindings
@@ -78,7 +77,12 @@ NB_MODULE(_onednn, m) {
     m.def("set_num_threads", &set_num_threads, nb::arg("count"),
           "Threads from now on, for calls from any Python thread; 0: all cores.");
     m.def("cache_size", &onednn::plan_count, "Prepared primitives that this thread keeps.");
-    m.def("packed_size", &onednn::packed_count, "Packed weights that this thread keeps.");
+    nb::class_<onednn::Weight>(m, "Weight", "Packed copies of one weight; they go with it.")
+        .def(nb::init<>());
+    m.def("packed_bytes", &onednn::packed_bytes, "Bytes of all packed weights.");
+    m.def("packed_limit", &onednn::packed_limit, "Bytes that packed weights may take.");
+    m.def("set_packed_limit", &onednn::set_packed_limit, nb::arg("bytes"),
+          "Bytes that packed weights may take from now on; 0: none are kept.");
     m.def("release", &onednn::release,
-          "Frees this thread's prepared primitives, packed weights and scratch memory.");
+          "Frees this thread's prepared primitives and scratch memory.");
 }

@@ -110,5 +110,6 @@ void bind_norm(nb::module_& m);
 void bind_pooling(nb::module_& m);
 void bind_random(nb::module_& m);
 void bind_reduce(nb::module_& m);
+void bind_sort(nb::module_& m);
 
 }  // namespace tapegrad::bindings

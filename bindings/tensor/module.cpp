@@ -28,6 +28,7 @@ NB_MODULE(_tensor, m) {
     bind_index(m);
     bind_join(m);
     bind_loss(m);
+    bind_sort(m);
     bind_random(m);
     bind_norm(m);
     bind_pooling(m);

@@ -177,6 +177,7 @@ void convolution(const Convolution& problem, const float* x, const float* weight
                  float* y, WeightKey key) {
     Plan& plan = plan_for(signature(forward, problem, bias),
                           [&](int threads) { return forward_plan(threads, problem, bias); });
+    key = worth_keeping(key, weight, forward, problem.rows());
     if (bias)
         plan.run({x, weight, y, bias}, key);
     else
@@ -187,6 +188,7 @@ void convolution_input_grad(const Convolution& problem, const float* g, const fl
                             float* x_grad, WeightKey key) {
     Plan& plan = plan_for(signature(input_grad, problem, false),
                           [&](int threads) { return input_grad_plan(threads, problem); });
+    key = worth_keeping(key, weight, input_grad, problem.rows());
     plan.run({g, weight, x_grad}, key);
 }
 

@@ -24,13 +24,15 @@ struct Convolution {
     std::int64_t window_w() const { return dilation_w * (kernel_w - 1) + 1; }
     std::int64_t out_h() const { return (h + 2 * pad_h - window_h()) / stride_h + 1; }
     std::int64_t out_w() const { return (w + 2 * pad_w - window_w()) / stride_w + 1; }
+    /// Results of each kernel.
+    std::int64_t rows() const { return n * out_h() * out_w(); }
     double flops() const {
-        return 2.0 * static_cast<double>(n * k * out_h() * out_w()) *
+        return 2.0 * static_cast<double>(k * rows()) *
                static_cast<double>(c / groups * kernel_h * kernel_w);
     }
 };
 
-/// y = x * weight + bias; bias may be null.
+/// y = x * weight + bias; bias may be null. A key names the weight, whose packed copy may be kept.
 void convolution(const Convolution& problem, const float* x, const float* weight, const float* bias,
                  float* y, WeightKey key);
 /// The gradient with respect to x, from the gradient g with respect to y.

@@ -42,9 +42,12 @@ memory::desc any_layout(const memory::desc& own) {
 }
 
 /// Thin products read their large operand once. oneDNN's first choice copies it into blocks before,
-/// its second does not (a row of 1024 times 1024 x 2048: 471 and 147 us).
+/// its second does not (a row of 1024 times 1024 x 2048: 471 and 147 us). With 7 or 8 rows and
+/// more numbers than caches hold both take the same time, and half of it once they are packed.
 bool is_thin(const Matmul& p) {
-    return p.batch_dims == 0 && (p.n == 1 || (p.m <= 8 && p.k * p.n >= 16 * 1024));
+    const std::int64_t numbers = p.k * p.n;
+    const std::int64_t few = numbers >= 8 * 1024 * 1024 ? 6 : 8;
+    return p.batch_dims == 0 && (p.n == 1 || (p.m <= few && numbers >= 16 * 1024));
 }
 
 /// The implementation whose name begins with `wanted`, or the first one.
@@ -66,7 +69,7 @@ Plan make_plan(int threads, const Matmul& p, bool with_bias, bool keep_packed) {
     const auto y_own = described(sizes(p, [&](auto d) { return p.y_batch(d); }, p.m, p.n));
     const auto bias_own =
         with_bias ? described(sizes(p, [](auto) { return 1; }, 1, p.n)) : memory::desc();
-    const auto desc = implementation(is_thin(p) && !keep_packed ? "gemm" : "", a_own,
+    const auto desc = implementation(is_thin(p) ? "gemm" : "", a_own,
                                      keep_packed ? any_layout(b_own) : b_own, bias_own, y_own);
     const dnnl::matmul primitive(desc);
     Plan plan(threads);
@@ -98,7 +101,10 @@ Signature signature(const Matmul& p, bool with_bias, bool keep_packed) {
 
 void matmul(const Matmul& problem, const float* a, const float* b, const float* bias, float* y,
             WeightKey key) {
-    const bool keep_packed = key.identity != 0;
+    // a thin product would change its kernel, and so its bits, from the first use to the second
+    key = is_thin(problem) ? WeightKey{}
+                           : worth_keeping(key, b, 2 * kind + problem.b_transposed, problem.m);
+    const bool keep_packed = key.weight != nullptr;
     Plan& plan = plan_for(signature(problem, bias, keep_packed), [&](int threads) {
         return make_plan(threads, problem, bias, keep_packed);
     });

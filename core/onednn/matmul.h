@@ -27,7 +27,7 @@ struct Matmul {
     }
 };
 
-/// bias (n) may be null. With a key, b is packed once and kept.
+/// bias (n) may be null. With a key, b is packed once and kept where that pays.
 void matmul(const Matmul& problem, const float* a, const float* b, const float* bias, float* y,
             WeightKey key);
 

@@ -3,47 +3,20 @@
 
 #include <omp.h>
 #include <pthread.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <mutex>
-#include <new>
 #include <unordered_map>
 
+#include "buffer.h"
 #include "threads.h"
 
 namespace tapegrad::onednn {
 namespace {
 
-constexpr std::size_t alignment = 64;
-constexpr std::size_t huge_page = 2 * 1024 * 1024;
-constexpr std::size_t max_packed = 256;
-constexpr std::size_t max_packed_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_plans = 1024;
 /// About 4 us on one thread, twice what a second one takes to begin and end.
 constexpr double parallel_flops = 1 << 18;
-
-std::size_t rounded(std::size_t bytes, std::size_t unit) {
-    return (bytes + unit - 1) / unit * unit;
-}
-
-struct Free {
-    void operator()(void* memory) const { std::free(memory); }
-};
-using Buffer = std::unique_ptr<std::byte, Free>;
-
-Buffer allocate(std::size_t bytes) {
-    const std::size_t unit = bytes >= huge_page ? huge_page : alignment;
-    bytes = rounded(bytes, unit);
-    Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(unit, bytes)));
-    if (!buffer) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-    if (unit == huge_page) madvise(buffer.get(), bytes, MADV_HUGEPAGE);
-#endif
-    return buffer;
-}
 
 class Scratch {
    public:
@@ -66,49 +39,6 @@ class Scratch {
     std::size_t size_ = 0;
 };
 
-/// Weights in the layouts of plans, the oldest first.
-class Packed {
-   public:
-    /// The weight in `layout`, or null.
-    std::byte* find(WeightKey key, const dnnl::memory::desc& layout) {
-        for (std::size_t i = entries_.size(); i-- > 0;) {
-            Entry& entry = entries_[i];
-            if (entry.key.identity != key.identity || entry.layout != layout) continue;
-            if (entry.key.version == key.version) return entry.buffer.get();
-            erase(i);
-        }
-        return nullptr;
-    }
-    std::byte* make(WeightKey key, const dnnl::memory::desc& layout) {
-        const std::size_t bytes = layout.get_size();
-        while (!entries_.empty() &&
-               (entries_.size() >= max_packed || bytes_ + bytes > max_packed_bytes))
-            erase(0);
-        entries_.push_back({key, layout, allocate(bytes)});
-        bytes_ += bytes;
-        return entries_.back().buffer.get();
-    }
-    std::size_t size() const { return entries_.size(); }
-    void clear() {
-        entries_.clear();
-        bytes_ = 0;
-    }
-
-   private:
-    void erase(std::size_t place) {
-        bytes_ -= entries_[place].layout.get_size();
-        entries_.erase(entries_.begin() + static_cast<std::ptrdiff_t>(place));
-    }
-
-    struct Entry {
-        WeightKey key;
-        dnnl::memory::desc layout;
-        Buffer buffer;
-    };
-    std::vector<Entry> entries_;
-    std::size_t bytes_ = 0;
-};
-
 struct Hash {
     std::size_t operator()(const Signature& signature) const {
         std::uint64_t h = static_cast<std::uint64_t>(signature.threads);
@@ -121,7 +51,6 @@ struct Hash {
 };
 
 thread_local Scratch scratch_memory;
-thread_local Packed packed_weights;
 thread_local std::unordered_map<Signature, Plan, Hash> plans;
 
 std::mutex making_primitives;
@@ -179,11 +108,8 @@ int threads_for(double flops) {
 
 std::size_t plan_count() { return plans.size(); }
 
-std::size_t packed_count() { return packed_weights.size(); }
-
 void release() {
     plans.clear();
-    packed_weights.clear();
     scratch_memory.clear();
 }
 
@@ -255,19 +181,12 @@ void Plan::step(const dnnl::primitive& primitive, const dnnl::memory::desc& scra
     steps_.push_back(std::move(step));
 }
 
-bool Plan::bind_packed(std::byte* base, WeightKey key) {
-    Memory& weight = memories_[packed_];
-    if (key.identity == 0) {
-        weight.memory.set_data_handle(base + weight.offset);
-        return false;
-    }
-    const dnnl::memory::desc layout = weight.memory.get_desc();
-    std::byte* kept = packed_weights.find(key, layout);
-    weight.memory.set_data_handle(kept ? kept : packed_weights.make(key, layout));
-    return kept != nullptr;
+void Plan::execute(const Step& step) const {
+    check(dnnl_primitive_execute(step.primitive.get(), stream(),
+                                 static_cast<int>(step.arguments.size()), step.arguments.data()));
 }
 
-void Plan::run(std::initializer_list<const void*> arguments, WeightKey key) {
+void Plan::run(std::initializer_list<const void*> arguments, const WeightKey& key) {
     std::byte* base = scratch_memory.at_least(bytes_);
     if (base != base_) {
         for (Memory& each : memories_)
@@ -277,13 +196,21 @@ void Plan::run(std::initializer_list<const void*> arguments, WeightKey key) {
     const Slot* slot = arguments_.data();
     for (const void* pointer : arguments)
         memories_[*slot++].memory.set_data_handle(const_cast<void*>(pointer));
-    const std::size_t skipped = packed_ != none && bind_packed(base, key) ? pack_step_ : none;
+    Copy copy;
+    bool found = false;
+    if (packed_ != none) {
+        Memory& weight = memories_[packed_];
+        const dnnl::memory::desc layout = weight.memory.get_desc();
+        if (key.weight) copy = key.weight->find(key.use, key.version, layout);
+        found = copy != nullptr;
+        if (key.weight && !found) copy = key.weight->room(key.use, layout);
+        weight.memory.set_data_handle(copy ? copy.get() : base + weight.offset);
+    }
     const Threads threads(threads_);
     for (std::size_t i = 0; i < steps_.size(); ++i)
-        if (i != skipped)
-            check(dnnl_primitive_execute(steps_[i].primitive.get(), stream(),
-                                         static_cast<int>(steps_[i].arguments.size()),
-                                         steps_[i].arguments.data()));
+        if (!found || i != pack_step_) execute(steps_[i]);
+    if (copy && !found)
+        key.weight->keep(key.use, key.version, memories_[packed_].memory.get_desc(), copy);
 }
 
 }  // namespace tapegrad::onednn

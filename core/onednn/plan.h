@@ -3,9 +3,9 @@
 // 1. A plan is made once per problem (sizes, layout, threads) and replayed: its primitives, their
 //    memories and argument lists exist before the first run. A run sets a few pointers and calls
 //    the C interface: a product of 1x1 matrices takes 0.9 us, seen from Python.
-// 2. Everything here belongs to one thread: plans, scratch memory, packed weights. So nothing is
-//    locked but the making of primitives, whose cache inside oneDNN is one for the process; a fork
-//    waits for that lock, and finds it free in the child.
+// 2. Everything here belongs to one thread: plans and scratch memory. So nothing is locked but the
+//    making of primitives, whose cache inside oneDNN is one for the process; a fork waits for that
+//    lock, and finds it free in the child.
 // 3. Scratch memory (oneDNN's own, and tensors in layouts that only the plan knows) is one buffer
 //    that grows to the largest plan. Its pages stay mapped: fresh ones cost more than a reorder.
 #pragma once
@@ -19,22 +19,16 @@
 #include <utility>
 #include <vector>
 
-namespace tapegrad::onednn {
+#include "packed.h"
 
-/// Names the contents of a weight: packed weights are kept until either number changes.
-/// Identity 0 keeps nothing.
-struct WeightKey {
-    std::int64_t identity = 0;
-    std::int64_t version = 0;
-};
+namespace tapegrad::onednn {
 
 /// Threads for so much work: a small piece is done before a second thread has woken up. Never more
 /// than libgomp would give.
 int threads_for(double flops);
-/// Plans and packed weights that this thread keeps.
+/// Plans that this thread keeps.
 std::size_t plan_count();
-std::size_t packed_count();
-/// Frees this thread's plans, packed weights and scratch memory.
+/// Frees this thread's plans and scratch memory.
 void release();
 
 /// What a plan is made for. Equal signatures give equal bits.
@@ -72,7 +66,8 @@ class Plan {
     void step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
               std::initializer_list<std::pair<int, Slot>> arguments);
 
-    void run(std::initializer_list<const void*> arguments, WeightKey key = {});
+    /// With a key, the packed weight is taken from what was kept, or kept.
+    void run(std::initializer_list<const void*> arguments, const WeightKey& key = {});
 
    private:
     struct Memory {
@@ -87,8 +82,7 @@ class Plan {
     static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
     Slot add(const dnnl::memory::desc& desc, bool is_argument);
-    /// Points the packed weight to its memory; true if it is there already.
-    bool bind_packed(std::byte* base, WeightKey key);
+    void execute(const Step& step) const;
 
     int threads_;
     std::vector<Memory> memories_;

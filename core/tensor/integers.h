@@ -36,6 +36,15 @@ struct Integer {
     friend Integer sign(Integer a) { return Integer(T((a.value > 0) - (a.value < 0))); }
     friend Integer floor(Integer a) { return a; }
     friend Integer ceil(Integer a) { return a; }
+    friend Integer round_even(Integer a) { return a; }
+    /// 0 for a divisor of 0, which callers refuse; by -1 the least number wraps around.
+    friend Integer floor_divide(Integer a, Integer b) {
+        if (b.value == 0) return Integer(T(0));
+        if (b.value == -1) return -a;
+        const T whole = T(a.value / b.value), rest = T(a.value % b.value);
+        return Integer(T(whole - (rest != 0 && (rest < 0) != (b.value < 0))));
+    }
+    friend Integer remainder(Integer a, Integer b) { return a - b * floor_divide(a, b); }
 };
 
 inline bool one_if(bool condition) { return condition; }

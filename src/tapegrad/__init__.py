@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors import float32 as float32
     from tapegrad.tensors import float64 as float64
     from tapegrad.tensors import get_num_threads as get_num_threads
+    from tapegrad.tensors import get_packed_limit as get_packed_limit
     from tapegrad.tensors import gradgradcheck as gradgradcheck
     from tapegrad.tensors import inference_mode as inference_mode
     from tapegrad.tensors import int32 as int32
@@ -91,16 +92,19 @@ if TYPE_CHECKING:
     from tapegrad.tensors import no_grad as no_grad
     from tapegrad.tensors import set_grad_enabled as set_grad_enabled
     from tapegrad.tensors import set_num_threads as set_num_threads
+    from tapegrad.tensors import set_packed_limit as set_packed_limit
+    from tapegrad.tensors.compare import *  # noqa: F403
     from tapegrad.tensors.creation import *  # noqa: F403
     from tapegrad.tensors.ops.attention import *  # noqa: F403
     from tapegrad.tensors.ops.conv import *  # noqa: F403
     from tapegrad.tensors.ops.elementwise import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.ops.index import *  # noqa: F403
     from tapegrad.tensors.ops.loss import *  # noqa: F403
-    from tapegrad.tensors.ops.matmul import *  # noqa: F403
+    from tapegrad.tensors.ops.matmul import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.ops.norm import *  # noqa: F403
     from tapegrad.tensors.ops.pool import *  # noqa: F403
     from tapegrad.tensors.ops.reduce import *  # type: ignore[no-redef]  # noqa: F403
+    from tapegrad.tensors.ops.search import *  # noqa: F403
     from tapegrad.tensors.ops.shape import *  # noqa: F403
     from tapegrad.tensors.ops.softmax import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.random import *  # noqa: F403
@@ -130,7 +134,7 @@ else:
             every = {each for module in modules for each in module.__all__}
             found = globals()["__all__"] = ["errors", *_ERRORS, *sorted(every)]
             return found
-        raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
+        raise engine.missing("module 'tapegrad'", name)
 
     def __dir__() -> list[str]:
         return sorted({*globals(), *__getattr__("__all__"), *_PARTS})

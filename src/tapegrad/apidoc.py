@@ -14,7 +14,7 @@ from typing import Any
 
 import tapegrad
 from tapegrad import _core, scalar, tensors
-from tapegrad.tensors import creation, ops, random
+from tapegrad.tensors import compare, creation, ops, random
 
 HEADER = """# Reference
 
@@ -29,7 +29,7 @@ NATIVE = (
     *("stats", "wrt_inputs"),
 )
 #: The operations on tensors, by file.
-GROUPS = (creation, random, *ops.FILES)
+GROUPS = (creation, random, compare, *ops.FILES)
 OPERATIONS = {*_core.functions.__all__, *(name for group in GROUPS for name in group.__all__)}
 #: What native members are that have no docstring.
 SLOTS = {"grad": "What `backward` left here, or None."}

@@ -194,7 +194,7 @@ def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
                 f"save: expected Tensors by names, got {type(each).__name__} at {name!r}"
             )
     return {
-        name: np.ascontiguousarray(each.detach().numpy()).reshape(tuple(each.shape))
+        name: np.ascontiguousarray(each.device.to_numpy(each._array)).reshape(tuple(each.shape))
         for name, each in tensors.items()
     }
 

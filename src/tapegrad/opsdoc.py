@@ -15,10 +15,11 @@ All of them take Vars, numbers and arrays of either. The error bound is in units
 
 Where a derivative does not exist: `abs` and `relu` have slope 0 at 0; `maximum` and `minimum` give
 each side half at a tie, `max` and `min` share it equally among all that tie; `sign`, `floor`,
-`ceil` and the comparisons have slope 0; `hypot` has slope 0 at the origin. The branch that `where`
-does not take gets the adjoint 0, even where its own derivative is infinite or NaN; products below a
-`where` are `masked_mul`, whose derivatives are masked by both factors. Where `max`, `min`,
-`maximum`, `minimum` or `relu` meet NaN the value is NaN and the slope 0.
+`ceil`, `trunc`, `round`, `floor_divide` and the comparisons have slope 0; `hypot` has slope 0 at
+the origin. The branch that `where` does not take gets the adjoint 0, even where its own derivative
+is infinite or NaN; products below a `where` are `masked_mul`, whose derivatives are masked by both
+factors. Where `max`, `min`, `maximum`, `minimum` or `relu` meet NaN the value is NaN and the slope
+0.
 
 | function | value | derivatives | error bound |
 |---|---|---|---|

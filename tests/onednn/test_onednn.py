@@ -343,27 +343,60 @@ def test_repeated_runs_give_the_same_bits(threads: int) -> None:
 
 
 def test_packed_weights_are_kept_until_their_version_changes() -> None:
-    onednn.release()
     x, w, o = floats(2, 16, 10, 10), floats(32, 16, 3, 3), options()
     wanted = onednn.conv2d(x, w, None, **o, layout="blocked")
-    assert onednn.packed_size() == 0
-    for version in (1, 1, 2, 2):
-        got = onednn.conv2d(x, w, None, **o, key=(5, version), layout="blocked")
+    weight, before = onednn.Weight(), onednn.packed_bytes()
+    for version, kept in ((1, 0), (1, w.nbytes), (1, w.nbytes), (2, w.nbytes), (2, w.nbytes)):
+        got = onednn.conv2d(x, w, None, **o, key=(weight, version), layout="blocked")
         assert np.array_equal(got, wanted)
-        assert onednn.packed_size() == 1
+        assert onednn.packed_bytes() - before == kept
     w *= 2
-    stale = onednn.conv2d(x, w, None, **o, key=(5, 2), layout="blocked")
+    stale = onednn.conv2d(x, w, None, **o, key=(weight, 2), layout="blocked")
     assert np.array_equal(stale, wanted)
-    fresh = onednn.conv2d(x, w, None, **o, key=(5, 3), layout="blocked")
-    assert np.array_equal(fresh, 2 * wanted)
-    for identity in range(6, 600):
-        onednn.conv2d(x, w, None, **o, key=(identity, 0), layout="blocked")
-    assert 1 <= onednn.packed_size() <= 256
-    onednn.release()
-    assert onednn.packed_size() == 0
+    for version in (3, 4):  # each used once: the copy is of no use
+        fresh = onednn.conv2d(x, w, None, **o, key=(weight, version), layout="blocked")
+        assert np.array_equal(fresh, 2 * wanted)
+    assert onednn.packed_bytes() == before
 
 
-@pytest.mark.parametrize("key", [5, (5,), (5, 6, 7), ("a", 1), (2**70, 1)])
+def test_packed_weights_go_with_their_owner_and_stay_below_the_limit() -> None:
+    x, w, before = floats(16, 300), floats(200, 300), onednn.packed_bytes()
+    weights = [onednn.Weight() for _ in range(5)]
+    limit = onednn.packed_limit()
+    onednn.set_packed_limit(before + 3 * 4 * 208 * 304)
+    try:
+        for weight in weights * 2:
+            assert np.array_equal(onednn.linear(x, w, None, (weight, 0)), onednn.linear(x, w))
+        assert 0 < onednn.packed_bytes() - before <= 3 * 4 * 208 * 304
+    finally:
+        onednn.set_packed_limit(limit)
+    del weight, weights
+    assert onednn.packed_bytes() == before
+
+
+def test_parts_and_transposes_of_a_weight_have_copies_of_their_own() -> None:
+    x, w, weight = floats(20, 64), floats(192, 64), onednn.Weight()
+    for part in (w[:64], w[64:128], w[:64].T, w[::3]):
+        for _ in range(3):
+            assert np.array_equal(onednn.linear(x, part, None, (weight, 0)), onednn.linear(x, part))
+
+
+def test_threads_share_packed_weights() -> None:
+    x, w, weight = floats(64, 256), floats(256, 256), onednn.Weight()
+    wanted, wrong = onednn.linear(x, w), []
+
+    def work() -> None:
+        for version in range(40):
+            for _ in range(4):
+                if not np.array_equal(onednn.linear(x, w, None, (weight, version)), wanted):
+                    wrong.append(version)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(lambda _: work(), range(3)))
+    assert not wrong
+
+
+@pytest.mark.parametrize("key", [5, (5,), (5, 6, 7), ("a", 1), (5, 1), (None, 1)])
 def test_a_key_of_the_wrong_kind_raises(key: Any) -> None:
     with pytest.raises(DTypeError, match="key"):
         onednn.linear(floats(2, 2), floats(2, 2), None, key)

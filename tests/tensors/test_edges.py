@@ -21,12 +21,24 @@ UNARY = (
     *("neg", "sqrt", "square", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos"),
     *("tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "sigmoid", "relu", "erf", "erfc"),
     *("abs", "floor", "ceil", "isnan", "isinf", "isfinite", "reciprocal", "rsqrt"),
+    *("trunc", "round"),
 )
-BINARY = ("a + b", "a * b", "a / b", "a < b", "a == b", "tt.maximum(a, b)", "tt.minimum(a, b)")
+BINARY = (
+    "a + b",
+    "a * b",
+    "a / b",
+    "a < b",
+    "a == b",
+    "tt.maximum(a, b)",
+    "tt.minimum(a, b)",
+    "a // b",
+    "a % b",
+)
 ROWS = (
     *("x.sum(1)", "x.mean(0)", "x.amax(1)", "x.amin(0)", "x.max(1)", "x.min(0)", "x.argmax(1)"),
     *("x.argmin(0)", "x.prod(1)", "x.cumsum(1)", "x.any(1)", "x.all(0)", "x.sum()", "x.max()"),
     *("tt.softmax(x, 1)", "tt.log_softmax(x, 1)", "tt.logsumexp(x, 1)", "tt.logsumexp(x, 0)"),
+    *("x.sort(1).values", "x.topk(1, 1).values", "x.norm(dim=1)", "x.norm(1, 0)", "x.nonzero()"),
     *("tt.clamp(x, -1, 1)", "tt.where(x > 0, x, 0)", "x.var(1)", "x.std(0)"),
     *("F.max_pool2d(x[None, None], 2, 1)", "F.softplus(x)"),
 )
@@ -36,6 +48,15 @@ EMPTY = (
     *("tt.softmax(x, 0)", "tt.softmax(x, 1)", "tt.logsumexp(x, 1)", "x @ x.T", "x.T @ x"),
     *("x.amax(0)", "x.max(0)", "x.argmax(0)"),
     *("x.flatten()", "x[:0]", "x.flip(0)", "tt.stack([x, x])", "x.var()", "tt.where(x > 0, x, x)"),
+    *(
+        "x.sort(0)",
+        "x.sort(1)",
+        "x.norm()",
+        "x.nonzero()",
+        "x.repeat(2, 2)",
+        "x % 2",
+        "x.roll(1, 0)",
+    ),
     *("F.linear(x, x)", "F.linear(x.T, x.T)", "F.pad(x, (1, 1))", "x.expand(2, 3, 0)"),
 )
 

@@ -23,6 +23,11 @@ class Backend:
     name: str
     #: Kernels by operation: kernel(*arrays, **attributes) -> array, or a tuple of arrays.
     kernels: Mapping[str, Callable[..., Any]]
+    #: Kernels that keep something of a weight, as a copy in a layout of their own, and which
+    #: operand that is. They get the weight's cell behind the operands: [how often it was changed,
+    #: epoch of its history, what is kept], shared by all tensors on its memory and gone with them.
+    #: What is kept is None at first, and False where others may write to the memory uncounted.
+    keeps: Mapping[str, int] = {}
 
     def from_numpy(self, array: Any) -> Array:
         """Return an array of this device with the elements of a NumPy array, without a copy."""

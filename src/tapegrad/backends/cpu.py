@@ -85,6 +85,11 @@ def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
     return _tensor.index_put_add(out, places.ravel(), x.reshape(-1)).reshape(shape)
 
 
+def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Array]:
+    places = _tensor.order(x, dim, descending, count)
+    return _tensor.gather(x, dim, places), places
+
+
 def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     out = _tensor.empty(shape, dtype)
     out.fill(0)
@@ -113,29 +118,38 @@ def _fast(array: Array) -> bool:
 _SMALL = 16 * 16 * 16
 
 
+def _key(cell: Any) -> Any:
+    """Return where packed copies of a weight are kept, and the version of its numbers."""
+    if cell[2] is None:
+        cell[2] = _onednn.Weight()
+    return (cell[2], cell[0]) if cell[2] else None
+
+
 def _matmul(a: Array, b: Array) -> Array:
     if a.size * b.shape[-1] < _SMALL or not _fast(a):
         return _tensor.matmul(a, b)
     return _onednn.matmul(a, b)
 
 
-def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
+def _linear(x: Array, weight: Array, bias: Array | None, cell: Any) -> Array:
     if _fast(x):
-        return _onednn.linear(x, weight, bias)
+        return _onednn.linear(x, weight, bias, _key(cell))
     rows = _tensor.matmul(x.reshape(math.prod(x.shape[:-1]), x.shape[-1]), weight.T)
     rows = rows if bias is None else pointwise.map2(_ADD, rows, bias, rows)
     return rows.reshape(*x.shape[:-1], weight.shape[0])
 
 
-def _conv2d(x: Array, weight: Array, bias: Array | None, **geometry: Any) -> Array:
+def _conv2d(x: Array, weight: Array, bias: Array | None, cell: Any, **geometry: Any) -> Array:
     small = x.size * weight.size < _SMALL * x.shape[1]
-    module = _tensor if small or not _fast(x) else _onednn
-    return module.conv2d(x, weight, bias, **geometry)
+    if small or not _fast(x):
+        return _tensor.conv2d(x, weight, bias, **geometry)
+    return _onednn.conv2d(x, weight, bias, **geometry, key=_key(cell))
 
 
-def _input_grad(g: Array, weight: Array, shape: Any, **geometry: Any) -> Array:
-    module = _onednn if _fast(g) else _tensor
-    return module.conv2d_input_grad(g, weight, shape, **geometry)
+def _input_grad(g: Array, weight: Array, cell: Any, shape: Any, **geometry: Any) -> Array:
+    if _fast(g):
+        return _onednn.conv2d_input_grad(g, weight, shape, **geometry, key=_key(cell))
+    return _tensor.conv2d_input_grad(g, weight, shape, **geometry)
 
 
 def _weight_grad(g: Array, x: Array, shape: Any, **geometry: Any) -> Array:
@@ -175,6 +189,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
     "cumsum": _along(_cumsum),
+    "sort": _sort,
     "put_add": _put_add,
     "gather": lambda x, index, dim: _tensor.gather(x, dim, index),
     "scatter_add": lambda x, index, y, dim: _tensor.scatter_add(x, dim, index, y),
@@ -222,6 +237,7 @@ class Cpu(Backend):
     """The native core."""
 
     name = "cpu"
+    keeps = {"linear": 1, "conv2d": 1, "conv2d_input_grad": 1}  # noqa: RUF012
     map1 = staticmethod(pointwise.map1)
     map2 = staticmethod(pointwise.map2)
     map_program = staticmethod(pointwise.map_program)
@@ -258,6 +274,30 @@ def set_num_threads(threads: int) -> None:
     _tensor.set_num_threads(threads)
     if _onednn is not None:
         _onednn.set_num_threads(threads)
+
+
+def set_packed_limit(bytes: int) -> None:
+    """Set how many bytes the packed copies of weights may take in all; 0: none are kept.
+
+    Layers whose weights do not change between two calls keep them as the kernels want them, up to
+    1 GiB if this is never called. Copies go with their weights; results are the same bits.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> tg.set_packed_limit(2**30)
+        >>> tg.get_packed_limit() // 2**20
+        1024
+
+    """
+    if isinstance(bytes, bool) or not isinstance(bytes, int) or not 0 <= bytes < 2**63:
+        raise OptionError(f"set_packed_limit: expected a number of bytes, got {bytes!r}")
+    if _onednn is not None:
+        _onednn.set_packed_limit(bytes)
+
+
+def get_packed_limit() -> int:
+    """Return how many bytes the packed copies of weights may take in all."""
+    return 0 if _onednn is None else _onednn.packed_limit()
 
 
 def get_num_threads() -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from tapegrad import _core
 from tapegrad.backends import Backend, philox, views
 from tapegrad.backends import reference_images as images
-from tapegrad.errors import OptionError, ShapeError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.scalar.c_source import PAIRED, Instruction
 
 Array = Any
@@ -70,6 +70,10 @@ ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "sign": np.sign,
     "floor": np.floor,
     "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round": np.rint,
+    "floor_divide": np.floor_divide,
+    "remainder": np.remainder,
     "minimum": np.minimum,
     "maximum": np.maximum,
     "hypot": np.hypot,
@@ -84,7 +88,7 @@ _COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 _INTEGER = (
     *_COMPARISONS,
     *("neg", "add", "sub", "mul", "square", "relu", "abs", "sign", "floor", "ceil"),
-    *("minimum", "maximum"),
+    *("trunc", "round", "floor_divide", "remainder", "minimum", "maximum"),
 )
 _NAMES = {_core.pointwise.op_number(name): name for name in ELEMENTWISE}
 
@@ -102,9 +106,10 @@ def promoted(operands: tuple[Any, ...]) -> np.dtype[Any]:
             place, name = (0 if each.ndim else 1), each.dtype.name
         else:
             place = 2
-            name = {"b": "bool", "i": "int64", "u": "int64"}.get(
-                np.asarray(each).dtype.kind, "float32"
-            )
+            kind_of_number = np.asarray(each).dtype.kind
+            if kind_of_number not in "biuf":
+                raise DTypeError(f"expected arrays and real numbers, got {type(each).__name__}")
+            name = {"b": "bool", "i": "int64", "u": "int64"}.get(kind_of_number, "float32")
         ranks[place] = max(ranks[place], order.index(name))
     out = ranks[0]
     for rank in ranks[1:]:
@@ -336,6 +341,15 @@ def _log_softmax(x: Array, dim: int) -> Array:
     return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
 
 
+def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Array]:
+    if descending:  # from the end, so that of equal elements the first comes first
+        places = x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
+    else:
+        places = np.argsort(x, dim, kind="stable")
+    places = np.take(places, np.arange(count), dim).astype(np.int64)
+    return np.take_along_axis(x, places, dim), places
+
+
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     top = x.max(dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
@@ -436,10 +450,13 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
     "cumsum": _cumsum,
+    "sort": _sort,
     "put_add": _put_add,
     "gather": _gather,
     "scatter_add": _scatter_add,
-    "index_select": lambda x, index, dim: np.take(x, _checked(index, x.shape[dim]), dim),
+    "index_select": lambda x, index, dim: np.take(
+        x, _checked(index.reshape(-1), x.shape[dim]), dim
+    ),
     "index_add": _index_add,
     "embedding": lambda weight, index, padding_idx: weight[_checked(index, weight.shape[0])],
     "matmul": np.matmul,

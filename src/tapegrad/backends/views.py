@@ -31,6 +31,13 @@ def stack(*arrays: Array, dim: int, empty: Any) -> Array:
     return cat(*[each[here] for each in arrays], dim=dim, empty=empty)
 
 
+def nonzero(x: Array) -> Array:
+    """Return the places of elements that are not 0, one row each."""
+    from numpy import argwhere, ascontiguousarray
+
+    return ascontiguousarray(argwhere(x))
+
+
 def cat(*arrays: Array, dim: int, empty: Any) -> Array:
     """Return arrays one behind the other."""
     kinds = [each.dtype for each in arrays]
@@ -72,6 +79,7 @@ def kernels(empty: Any) -> dict[str, Any]:
         "unslice": lambda x, index, shape: unslice(x, index, shape, empty),
         "take": lambda x, index: x[index],
         "place": place,
+        "nonzero": nonzero,
         "cat": lambda *arrays, dim: cat(*arrays, dim=dim, empty=empty),
         "stack": lambda *arrays, dim: stack(*arrays, dim=dim, empty=empty),
         "pad": lambda x, widths, value: pad(x, widths, value, empty),

@@ -426,7 +426,7 @@ class Module:
         """Put changed tensors in place of parameters' values, gradients and buffers."""
         for parameter in self.parameters():
             gradient, parameter.grad = parameter.grad, None
-            parameter.data = change(parameter.data)
+            parameter._take(change(parameter.data))
             if gradient is not None:
                 parameter.grad = change(gradient)
         for module in self.modules():

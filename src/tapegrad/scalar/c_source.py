@@ -49,6 +49,7 @@ EXPRESSIONS = {
     "pow": "($T)pow($a, $b)",
     "atan2": "($T)atan2($a, $b)",
     "hypot": "($T)hypot($a, $b)",
+    "round": "rint$f($a)",
 }
 
 #: Operations that need a function of ours: they say what C's have no word for, or are stable.
@@ -58,6 +59,14 @@ FUNCTIONS = {
     "sign": "$T ${name}_sign($T a) { return a < 0 ? -1 : a > 0 ? 1 : a; }",
     "maximum": "$T ${name}_maximum($T a, $T b) { return a != a || a > b ? a : b; }",
     "minimum": "$T ${name}_minimum($T a, $T b) { return a != a || a < b ? a : b; }",
+    "remainder": "$T ${name}_remainder($T a, $T b) {\n"
+    "    const double rest = fmod(a, b);\n"
+    "    return ($T)(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);\n}",
+    "floor_divide": "$T ${name}_floor_divide($T a, $T b) {\n"
+    "    if (b == 0) return a / b;\n"
+    "    const double rest = fmod(a, b);\n"
+    "    const double whole = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
+    "    return ($T)(whole == 0 ? copysign(0.0, a / b) : rint(whole));\n}",
     "gelu": "$T ${name}_gelu($T a) {\n"
     "    return a < -40 ? -0.0$f : ($T)(0.5 * a * erfc(-0.7071067811865476 * a));\n}",
     "sigmoid": "$T ${name}_sigmoid($T a) {\n"

@@ -4,8 +4,15 @@ import sys
 
 from tapegrad._core import set_tensors
 from tapegrad.backends import device
-from tapegrad.backends.cpu import get_num_threads, set_num_threads
-from tapegrad.tensors import creation, ops, random
+from tapegrad.backends.cpu import (
+    get_num_threads,
+    get_packed_limit,
+    set_num_threads,
+    set_packed_limit,
+)
+from tapegrad.tensors import compare, creation, ops, random
+from tapegrad.tensors.absent import missing as missing
+from tapegrad.tensors.arguments import checked
 from tapegrad.tensors.autograd import (
     backward,
     enable_grad,
@@ -17,6 +24,7 @@ from tapegrad.tensors.autograd import (
 )
 from tapegrad.tensors.base import is_tensor
 from tapegrad.tensors.check import gradcheck, gradgradcheck
+from tapegrad.tensors.compare import *  # noqa: F403
 from tapegrad.tensors.creation import *  # noqa: F403
 from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
 from tapegrad.tensors.function import Function, checkpoint
@@ -31,6 +39,7 @@ from tapegrad.tensors.ops.matmul import *  # noqa: F403
 from tapegrad.tensors.ops.norm import *  # noqa: F403
 from tapegrad.tensors.ops.pool import *  # noqa: F403
 from tapegrad.tensors.ops.reduce import *  # noqa: F403
+from tapegrad.tensors.ops.search import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
@@ -48,6 +57,7 @@ __all__ = [
     "float32",
     "float64",
     "get_num_threads",
+    "get_packed_limit",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -59,7 +69,11 @@ __all__ = [
     "no_grad",
     "set_grad_enabled",
     "set_num_threads",
+    "set_packed_limit",
 ]
-for _part in (creation, random, *ops.FILES):
+for _part in (compare, creation, random, *ops.FILES):
     __all__ += _part.__all__
+    for _name in _part.__all__:
+        if not isinstance(_found := globals()[_name], type):
+            globals()[_name] = checked(_found)
 set_tensors(Tensor, sys.modules[__name__])

@@ -278,6 +278,11 @@ def _roots(
             f"{what}: expected as many weights as tensors, got {len(weights)} and {len(tensors)}"
         )
     for tensor, weight in itertools.zip_longest(tensors, weights):
+        for each in (tensor, tensor if weight is None else weight):
+            if not isinstance(each, _core.TensorState):
+                raise DTypeError(
+                    f"{what}: expected tensors, got {type(each).__name__}; make one with tg.tensor"
+                )
         if not tensor.requires_grad:
             raise GradError(
                 f"{what}: the tensor does not depend on any that requires gradients; make leaves "

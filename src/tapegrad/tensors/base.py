@@ -23,7 +23,8 @@ class TensorBase(_core.TensorState):
 
     `_array` and `_device` are what it is; `_requires_grad`, `_node` and `_index` (which result of
     the node) its place in the record; `_cell` counts changes in place, shared by all views of one
-    memory and made when first needed; `grad` is what `backward` left here.
+    memory and made when first needed (what else is in it: `Backend.keeps`); `grad` is what
+    `backward` left here.
     """
 
     if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class TensorBase(_core.TensorState):
         _requires_grad: bool
         _node: Node | None
         _index: int
-        _cell: list[int] | None
+        _cell: list[Any] | None
         _seen: int
         _hooks: list[Hook] | None
         _accumulated: list[Any] | None
@@ -93,8 +94,12 @@ class TensorBase(_core.TensorState):
 
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
         """Return how many elements lie between neighbours of each dimension, or of one."""
-        strides = tuple(each // self._array.itemsize for each in self._array.strides)
-        return strides if dim is None else strides[dim]
+        strides = tuple(int(each // self._array.itemsize) for each in self._array.strides)
+        if dim is None:
+            return strides
+        if not isinstance(dim, int) or not -self.ndim <= dim < self.ndim:
+            raise ShapeError(f"stride: expected a dimension of {self.shape}, got {dim!r}")
+        return strides[dim]
 
     def is_contiguous(self) -> bool:
         """Tell whether elements lie in order, without gaps."""
@@ -152,6 +157,7 @@ class TensorBase(_core.TensorState):
 
     def register_hook(self, hook: Hook) -> Handle:
         """Call hook(gradient) when the gradient is known; what it returns replaces it."""
+        _check_hook("register_hook", hook)
         if not self._requires_grad:
             raise GradError("register_hook: the tensor does not require gradients")
         if self._node is None:
@@ -163,6 +169,7 @@ class TensorBase(_core.TensorState):
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Handle:
         """Call hook(tensor) after `backward` has added to the `grad` of this leaf."""
+        _check_hook("register_post_accumulate_grad_hook", hook)
         if self._node is not None:
             raise GradError("register_post_accumulate_grad_hook: only leaves accumulate gradients")
         self._accumulated = hooks = self._accumulated or []
@@ -188,12 +195,21 @@ class TensorBase(_core.TensorState):
     @property
     def _version(self) -> int:
         """How often the elements were changed in place."""
-        return self._cell[0] if self._cell else 0
+        return int(self._cell[0]) if self._cell else 0
 
-    def _version_cell(self) -> list[int]:
+    def _version_cell(self) -> list[Any]:
         if self._cell is None:
-            self._cell = [0, 0]
+            self._cell = [0, 0, None]
         return self._cell
+
+    def _give_out(self) -> None:
+        """Let others write to the memory, who do not count: a device may keep nothing of it."""
+        self._version_cell()[2] = False
+
+    def _take(self, value: Tensor) -> None:
+        """Lie on the memory of a tensor that nobody else will change."""
+        self._array, self._device = value._array, value._device
+        self._changed()
 
     def _is_view(self) -> bool:
         """Tell whether it lies on memory that somebody else holds, too."""
@@ -211,15 +227,18 @@ class TensorBase(_core.TensorState):
         """Return the elements as a NumPy array on the same memory."""
         if self._requires_grad and MODE.enabled:
             raise GradError("numpy(): the tensor requires gradients; use tensor.detach().numpy()")
+        self._give_out()
         return self._device.to_numpy(self._array)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        self._give_out()
         array = self._device.to_numpy(self._array)
         return np.array(array, dtype=dtype, copy=True) if copy else np.asarray(array, dtype=dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
         if self._requires_grad:
             raise GradError("dlpack: the tensor requires gradients; export tensor.detach()")
+        self._give_out()
         return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:
@@ -259,6 +278,11 @@ class TensorBase(_core.TensorState):
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _check_hook(op: str, hook: Any) -> None:
+    if not callable(hook):
+        raise DTypeError(f"{op}: expected a function, got {type(hook).__name__}")
 
 
 class Handle:

@@ -47,14 +47,21 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         found: Tensor = data  # type: ignore[assignment]
         found = found if dtype is None else found.to(as_dtype(dtype))
         return found if device is None else found.to(find_device(device))
-    return _made(_as_array("as_tensor", data, dtype), device, requires_grad=False)
+    return _borrowed("as_tensor", data, dtype, device)
 
 
 def from_numpy(array: Any) -> Tensor:
     """Return a tensor on the memory of a NumPy array: changes of one show in the other."""
     if not isinstance(array, np.ndarray):
         raise DTypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}")
-    return _made(_as_array("from_numpy", array, None), None, requires_grad=False)
+    return _borrowed("from_numpy", array)
+
+
+def _borrowed(op: str, data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """Return a tensor on memory that its owner may go on writing to."""
+    made = _made(_as_array(op, data, dtype), device, requires_grad=False)
+    made._give_out()
+    return made
 
 
 def from_dlpack(source: Any) -> Tensor:
@@ -107,9 +114,11 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
     place = like._device
     if type(value) is float and like._array.dtype.kind == "f":
         return wrap(place.from_numpy(np.array(value, like._array.dtype)), place)
-    number = np.asarray(value)
-    if number.dtype.kind not in "biuf":
-        raise DTypeError(f"expected a number or a tensor, got {type(value).__name__}")
+    number = np.asarray(value) if isinstance(value, (int, float, np.generic)) else None
+    if number is None or number.dtype.kind not in "biuf":
+        raise DTypeError(
+            f"expected a number or a tensor, got {type(value).__name__}; make one with tg.tensor"
+        )
     if number.dtype.kind == "f" or like._array.dtype.kind == "f":
         kind = like._array.dtype if like._array.dtype.kind == "f" else np.dtype(np.float32)
         number = number.astype(kind)
@@ -130,7 +139,7 @@ def full(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return a tensor of this shape with one value everywhere."""
-    shape = _dims.shape("full", (size,) if isinstance(size, int) else (tuple(size),))
+    shape = _dims.shape("full", (size,))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
     place = find_device(device if device is not None else "cpu")
     return _filled(place, shape, kind, fill_value, requires_grad)

@@ -50,9 +50,9 @@ def as_dtype(wanted: Any) -> DType:
     """
     if isinstance(wanted, DType):
         return wanted
-    found = _PYTHON.get(wanted) if isinstance(wanted, type) else _BY_NAME.get(wanted)
-    if found is not None:
-        return found
+    known: dict[Any, DType] = _PYTHON if isinstance(wanted, type) else _BY_NAME
+    if isinstance(wanted, (type, str)) and wanted in known:
+        return known[wanted]
     try:
         return BY_NUMPY[np.dtype(wanted)]
     except (TypeError, KeyError):

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
+from tapegrad._core import Var
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
-from tapegrad.errors import DTypeError, OptionError
-from tapegrad.tensors import creation, printing
+from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.tensors import compare, creation, printing
+from tapegrad.tensors.absent import missing
+from tapegrad.tensors.arguments import checked as _checked
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.dtypes import as_dtype, is_dtype
+from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
-from tapegrad.tensors.ops import index, matmul, reduce, shape, softmax
+from tapegrad.tensors.ops import index, matmul, reduce, search, shape, softmax
 from tapegrad.tensors.registry import Op, moved
 
 _TABLE = e.TABLE
-_ADD, _SUB, _MUL, _DIV, _POW = (_TABLE[name] for name in ("add", "sub", "mul", "div", "pow"))
-_NUMBERS = (int, float, TensorBase, np.integer, np.floating, np.bool_)
+_ADD, _SUB, _MUL, _DIV = (_TABLE[name] for name in ("add", "sub", "mul", "div"))
+_NUMBERS = e.OPERANDS
+
+
+def _in_place(name: str) -> Callable[[Any], Tensor]:
+    op = _TABLE[name]
+
+    def method(self: Tensor) -> Tensor:
+        return op.in_place(self)
+
+    method.__name__ = method.__qualname__ = f"{name}_"
+    method.__doc__ = f"Do in place what `{name}` does."
+    return method
 
 
 class Tensor(TensorBase):
@@ -77,10 +90,34 @@ class Tensor(TensorBase):
         return e.pow(self, other) if isinstance(other, _NUMBERS) else _other(other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return _POW.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
+        return e.pow(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __floordiv__(self, other: Any) -> Tensor:
+        return e.floor_divide(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return e.floor_divide(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __mod__(self, other: Any) -> Tensor:
+        return e.remainder(self, other) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return e.remainder(other, self) if isinstance(other, _NUMBERS) else _other(other)
+
+    def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Tensor, Tensor]:
+        return other // self, other % self
+
+    def __round__(self, decimals: int | None = None) -> Tensor:
+        return e.round(self, decimals=decimals or 0)
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return matmul.matmul(self, other) if isinstance(other, TensorBase) else _other(other)
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return _other(other)  # type: ignore[no-any-return]
 
     def __neg__(self) -> Tensor:
         return e.neg(self)
@@ -99,6 +136,11 @@ class Tensor(TensorBase):
 
     def __or__(self, other: Any) -> Tensor:
         return e.logical_or(_truth("|", self), _truth("|", other))
+
+    def __xor__(self, other: Any) -> Tensor:
+        return e.logical_xor(_truth("^", self), _truth("^", other))
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __lt__(self, other: Any) -> Tensor:
         return e.lt(self, other)
@@ -132,6 +174,15 @@ class Tensor(TensorBase):
     def __itruediv__(self, other: Any) -> Tensor:
         return self.div_(other)
 
+    def __ifloordiv__(self, other: Any) -> Tensor:
+        return self.floor_divide_(other)
+
+    def __imod__(self, other: Any) -> Tensor:
+        return self.remainder_(other)
+
+    def __ipow__(self, other: Any) -> Tensor:
+        return self.pow_(other)
+
     __getitem__ = index.getitem
     __setitem__ = index.setitem
 
@@ -144,35 +195,44 @@ class Tensor(TensorBase):
     # ---- operations -----------------------------------------------------------------------------
 
     add, sub, mul, div = e.add, e.sub, e.mul, e.div
+    floor_divide, remainder, pow = e.floor_divide, e.remainder, e.pow
     neg, sqrt, square, exp, expm1 = e.neg, e.sqrt, e.square, e.exp, e.expm1
     log, log1p, log2, log10 = e.log, e.log1p, e.log2, e.log10
     sin, cos, tan, asin, acos, atan = e.sin, e.cos, e.tan, e.asin, e.acos, e.atan
     sinh, cosh, tanh, sigmoid, relu = e.sinh, e.cosh, e.tanh, e.sigmoid, e.relu
     erf, erfc, abs, sign, floor, ceil = e.erf, e.erfc, e.abs, e.sign, e.floor, e.ceil
+    round, trunc = _checked(e.round), e.trunc
     atan2, hypot, minimum, maximum = e.atan2, e.hypot, e.minimum, e.maximum
     lt, le, gt, ge, eq, ne = e.lt, e.le, e.gt, e.ge, e.eq, e.ne
     reciprocal, rsqrt = e.reciprocal, e.rsqrt
-    isnan, isinf, isfinite = e.isnan, e.isinf, e.isfinite
-    logical_not, logical_and, logical_or = e.logical_not, e.logical_and, e.logical_or
-    clamp = clip = e.clamp
-    masked_fill = e.masked_fill
+    isnan, isinf, isfinite, isclose = e.isnan, e.isinf, e.isfinite, _checked(e.isclose)
+    logical_not, logical_and = e.logical_not, _checked(e.logical_and)
+    logical_or, logical_xor = _checked(e.logical_or), _checked(e.logical_xor)
+    clamp = clip = _checked(e.clamp)
+    masked_fill = _checked(e.masked_fill)
     sum, mean, prod, var, std = reduce.sum, reduce.mean, reduce.prod, reduce.var, reduce.std
     max, min, amax, amin = reduce.max, reduce.min, reduce.amax, reduce.amin
     argmax, argmin, cumsum = reduce.argmax, reduce.argmin, reduce.cumsum
-    any, all = reduce.any, reduce.all
+    any, all, norm = reduce.any, reduce.all, _checked(reduce.norm)
+    sort, argsort = _checked(search.sort), _checked(search.argsort)
+    topk = _checked(search.topk)
+    nonzero, masked_select = search.nonzero, _checked(search.masked_select)
     reshape, view, flatten = shape.reshape, shape.view, shape.flatten
     permute, transpose, expand = shape.permute, shape.transpose, shape.expand
     squeeze, unsqueeze, broadcast_to = shape.squeeze, shape.unsqueeze, shape.broadcast_to
-    narrow, split, chunk, unbind = shape.narrow, shape.split, shape.chunk, shape.unbind
+    unflatten, movedim = _checked(shape.unflatten), _checked(shape.movedim)
+    repeat, tile = _checked(shape.repeat), _checked(shape.tile)
+    repeat_interleave, roll = _checked(shape.repeat_interleave), _checked(shape.roll)
+    narrow, split = _checked(shape.narrow), _checked(shape.split)
+    chunk, unbind = _checked(shape.chunk), shape.unbind
     flip, clone, contiguous = shape.flip, shape.clone, shape.contiguous
-    gather, scatter_add, index_select = index.gather, index.scatter_add, index.index_select
-    tril, triu = index.tril, index.triu
-    matmul, mm, bmm = matmul.matmul, matmul.mm, matmul.bmm
+    gather, scatter_add = _checked(index.gather), _checked(index.scatter_add)
+    index_select = _checked(index.index_select)
+    tril, triu = _checked(index.tril), _checked(index.triu)
+    dot, mv, outer = _checked(matmul.dot), _checked(matmul.mv), _checked(matmul.outer)
+    matmul, mm, bmm = _checked(matmul.matmul), _checked(matmul.mm), _checked(matmul.bmm)
     softmax, log_softmax, logsumexp = softmax.softmax, softmax.log_softmax, softmax.logsumexp
-
-    def pow(self, exponent: Any) -> Tensor:
-        """Return the elements raised to a power."""
-        return e.pow(self, exponent)
+    equal, allclose = _checked(compare.equal), _checked(compare.allclose)
 
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of `other`."""
@@ -180,11 +240,25 @@ class Tensor(TensorBase):
 
     def size(self, dim: int | None = None) -> Any:
         """Return the shape, or the size of one dimension."""
-        return self.shape if dim is None else self.shape[dim]
+        return self.shape if dim is None else self.shape[_dims.one("size", dim, self.ndim)]
 
     def t(self) -> Tensor:
-        """Return a matrix with rows and columns exchanged."""
+        """Return a matrix with rows and columns exchanged; a vector as it is."""
+        if self.ndim > 2:
+            raise ShapeError(f"t: expected at most two dimensions, got {self.shape}; use mT")
         return self.transpose(0, 1) if self.ndim == 2 else self
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """Return the same memory in the shape of another tensor."""
+        return self.view(_tensor("view_as", other).shape)
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """Return the same elements in the shape of another tensor."""
+        return self.reshape(_tensor("reshape_as", other).shape)
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Return a view with dimensions of one element repeated as another tensor has them."""
+        return self.expand(_tensor("expand_as", other).shape)
 
     @property
     def T(self) -> Tensor:  # noqa: N802  everybody's name
@@ -200,35 +274,41 @@ class Tensor(TensorBase):
 
     def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Add in place."""
-        return _ADD.in_place(self, other if alpha == 1 else other * alpha)
+        return _ADD.in_place(self, _scaled("add_", other, alpha))
 
     def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Subtract in place."""
-        return _SUB.in_place(self, other if alpha == 1 else other * alpha)
+        return _SUB.in_place(self, _scaled("sub_", other, alpha))
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply in place."""
-        return _MUL.in_place(self, other)
+        return _MUL.in_place(self, _operand("mul_", other))
 
     def div_(self, other: Any) -> Tensor:
         """Divide in place."""
-        return _DIV.in_place(self, other)
+        return _DIV.in_place(self, _operand("div_", other))
 
-    def relu_(self) -> Tensor:
-        """Replace negative elements by 0 in place."""
-        return _TABLE["relu"].in_place(self)
+    def floor_divide_(self, other: Any) -> Tensor:
+        """Divide in place, and round down."""
+        e.check_divisor("floor_divide_", self, other)
+        return _TABLE["floor_divide"].in_place(self, _operand("floor_divide_", other))
 
-    def neg_(self) -> Tensor:
-        """Change the sign in place."""
-        return _TABLE["neg"].in_place(self)
+    def remainder_(self, other: Any) -> Tensor:
+        """Replace the elements by what division leaves."""
+        e.check_divisor("remainder_", self, other)
+        return _TABLE["remainder"].in_place(self, _operand("remainder_", other))
 
-    def exp_(self) -> Tensor:
-        """Replace the elements by their exponentials."""
-        return _TABLE["exp"].in_place(self)
+    def pow_(self, exponent: Any) -> Tensor:
+        """Replace the elements by their powers."""
+        return self.copy_(self.pow(exponent))
 
-    def sqrt_(self) -> Tensor:
-        """Replace the elements by their square roots."""
-        return _TABLE["sqrt"].in_place(self)
+    relu_, neg_, exp_, sqrt_, abs_ = map(_in_place, ("relu", "neg", "exp", "sqrt", "abs"))
+    log_, tanh_, sigmoid_, sin_, cos_ = map(_in_place, ("log", "tanh", "sigmoid", "sin", "cos"))
+    floor_, ceil_, round_, trunc_ = map(_in_place, ("floor", "ceil", "round", "trunc"))
+
+    def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
+        """Write a value where the mask holds."""
+        return self.copy_(self.masked_fill(mask, value))
 
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
         """Bring the elements within bounds in place."""
@@ -237,7 +317,7 @@ class Tensor(TensorBase):
 
     def copy_(self, source: Tensor) -> Tensor:
         """Write the elements of another tensor, broadcast, into this one."""
-        index.setitem(self, Ellipsis, source.to(self.device))
+        index.setitem(self, Ellipsis, _tensor("copy_", source).to(self.device))
         return self
 
     def fill_(self, value: Any) -> Tensor:
@@ -266,8 +346,11 @@ class Tensor(TensorBase):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        self._array, self._device = value._array, value._device
-        self._changed()
+        _tensor("data", value)
+        if value._version_cell() is not self._version_cell():  # two counts for one memory
+            value._give_out()
+            self._give_out()
+        self._take(value)
 
     # ---- types and devices ----------------------------------------------------------------------
 
@@ -292,7 +375,7 @@ class Tensor(TensorBase):
 
     def type_as(self, other: Tensor) -> Tensor:
         """Return it in the number type of another tensor."""
-        return self.to(other.dtype)
+        return self.to(_tensor("type_as", other).dtype)
 
     def float(self) -> Tensor:
         """Return it as float32."""
@@ -324,9 +407,27 @@ class Tensor(TensorBase):
         """Return zeros of its type and device."""
         return creation.zeros(*size, dtype=self.dtype, device=self.device)
 
+    def new_ones(self, *size: Any) -> Tensor:
+        """Return ones of its type and device."""
+        return creation.ones(*size, dtype=self.dtype, device=self.device)
+
+    def new_full(self, size: Any, fill_value: Any) -> Tensor:
+        """Return one value everywhere, in its type and on its device."""
+        return creation.full(size, fill_value, dtype=self.dtype, device=self.device)
+
+    def new_empty(self, *size: Any) -> Tensor:
+        """Return a tensor of its type and device whose elements are not set."""
+        return creation.empty(*size, dtype=self.dtype, device=self.device)
+
     def new_tensor(self, data: Any) -> Tensor:
         """Return numbers as a tensor of its type and device."""
         return creation.tensor(data, dtype=self.dtype, device=self.device)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what to write instead of what is not there."""
+            raise missing("Tensor", name)
 
     def __copy__(self) -> Tensor:
         return self.detach().requires_grad_(self._requires_grad)
@@ -364,13 +465,38 @@ def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -
 
 
 def _other(value: Any) -> Any:
-    """Turn down operands that are neither numbers nor tensors."""
-    if hasattr(value, "__array__"):
+    """Turn down what is neither number nor tensor; other classes may know what to do."""
+    if isinstance(value, Var) or hasattr(value, "__array__") or _is_builtin(value):
         raise DTypeError(
             f"expected a tensor or a number, got {type(value).__module__}."
             f"{type(value).__name__}; make a tensor of it with tg.tensor or tg.from_numpy"
         )
     return NotImplemented
+
+
+def _is_builtin(value: Any) -> bool:
+    return type(value).__module__ == "builtins"
+
+
+def _operand(op: str, value: Any) -> Any:
+    if not isinstance(value, _NUMBERS):
+        raise DTypeError(
+            f"{op}: expected a tensor or a number, got {type(value).__name__}; "
+            "make a tensor with tg.tensor"
+        )
+    return value
+
+
+def _scaled(op: str, value: Any, alpha: Any) -> Any:
+    return _operand(op, value) if alpha == 1 else _operand(op, value) * _operand(op, alpha)
+
+
+def _tensor(op: str, value: Any) -> Any:
+    if not isinstance(value, TensorBase):
+        raise DTypeError(
+            f"{op}: expected a tensor, got {type(value).__name__}; make one with tg.tensor"
+        )
+    return value
 
 
 def _truth(op: str, value: Any) -> Any:

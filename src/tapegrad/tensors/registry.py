@@ -127,7 +127,9 @@ def common_device(name: str, inputs: Sequence[Any]) -> Backend:
         if x is None:
             continue
         if not isinstance(x, TensorBase):
-            raise DTypeError(f"{name}: expected tensors, got {type(x).__name__}")
+            raise DTypeError(
+                f"{name}: expected tensors, got {type(x).__name__}; make one with tg.tensor"
+            )
         if device is None:
             device = x._device
         elif x._device is not device:

@@ -10,6 +10,7 @@ from tapegrad.tensors.ops import (
     norm,
     pool,
     reduce,
+    search,
     shape,
     softmax,
 )
@@ -20,6 +21,7 @@ FILES = (
     reduce,
     shape,
     index,
+    search,
     matmul,
     conv,
     pool,

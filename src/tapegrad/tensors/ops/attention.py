@@ -12,7 +12,7 @@ from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
-from tapegrad.tensors.ops.matmul import _check_types, matmul
+from tapegrad.tensors.ops.matmul import check_types, matmul
 from tapegrad.tensors.registry import Cost, Sample, define, raw
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _rule(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, is_causal: bool
 ) -> Any:
-    _check_types("scaled_dot_product_attention", q, k, v, mask)
+    check_types("scaled_dot_product_attention", q, k, v, mask)
     fits = (
         q.ndim == k.ndim == v.ndim == 4
         and q.shape[:2] == k.shape[:2] == v.shape[:2]

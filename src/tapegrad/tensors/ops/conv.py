@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
-from tapegrad.tensors.ops.matmul import _check_types
+from tapegrad.tensors.ops.matmul import check_types
 from tapegrad.tensors.registry import Cost, Op, Sample, define
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _rule(
         )
     if bias is not None and bias._array.shape != kernel[:1]:
         raise ShapeError(f"conv2d: expected bias of shape {kernel[:1]}, got {bias.shape}")
-    _check_types("conv2d", x, weight, bias)
+    check_types("conv2d", x, weight, bias)
     out = []
     for d in (0, 1):
         reach = dilation[d] * (kernel[2 + d] - 1) + 1

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tapegrad import _core
-from tapegrad.errors import DTypeError
+from tapegrad.errors import DTypeError, OptionError
+from tapegrad.tensors.arguments import asks
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.fused import Elementwise, elementwise
@@ -46,7 +50,13 @@ class TableOp(Elementwise):
         shapes: list[list[tuple[int, ...]]] = [[(3, 4)], [()], [(0, 2)], [(1,)]]
         if self.arity == 2:
             shapes = [[(3, 4), (3, 4)], [(3, 4), (4,)], [(2, 1, 3), (4, 1)], [(), (3,)]]
-        self.samples = [Sample(Draw(first, low, high), *others) for first, *others in shapes]
+        smooth = self.name != "floor_divide"  # PyTorch has no derivative of it, not even 0
+        self.samples = [
+            Sample(
+                Draw(first, low, high, grad=smooth), *[Draw(each, grad=smooth) for each in others]
+            )
+            for first, *others in shapes
+        ]
 
     def rule(self, *operands: Tensor) -> tuple[int, ...]:
         """Return the shape of the result; the kernels check it."""
@@ -75,20 +85,35 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element."
-    return function
+    return asks(function)
+
+
+#: What elementwise operations take: tensors, and numbers beside a tensor.
+OPERANDS = (TensorBase, int, float, np.integer, np.floating, np.bool_)
+
+
+def _no_operands(name: str, input: Any, other: Any) -> DTypeError:
+    kinds = " and ".join(type(each).__name__ for each in (input, other))
+    return DTypeError(
+        f"{name}: expected a tensor and a tensor or a number, got {kinds}; "
+        "make tensors with tg.tensor"
+    )
 
 
 def _binary(name: str) -> Callable[[Any, Any], Tensor]:
     op = TABLE[name]
 
     def function(input: Any, other: Any) -> Tensor:
-        if not (isinstance(input, TensorBase) or isinstance(other, TensorBase)):
-            raise DTypeError(f"{name}: expected at least one tensor, got {type(input).__name__}")
-        return op.binary(input, other)
+        if isinstance(input, TensorBase):
+            if isinstance(other, OPERANDS):
+                return op.binary(input, other)
+        elif isinstance(other, TensorBase) and isinstance(input, OPERANDS):
+            return op.binary(input, other)
+        raise _no_operands(name, input, other)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element; operands broadcast."
-    return function
+    return asks(function)
 
 
 neg, sqrt, square, exp, expm1, log, log1p, log2, log10 = map(
@@ -97,13 +122,13 @@ neg, sqrt, square, exp, expm1, log, log1p, log2, log10 = map(
 sin, cos, tan, asin, acos, atan, sinh, cosh, tanh = map(
     _unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
 )
-sigmoid, relu, erf, erfc, abs, sign, floor, ceil = map(
-    _unary, ("sigmoid", "relu", "erf", "erfc", "abs", "sign", "floor", "ceil")
+sigmoid, relu, erf, erfc, abs, sign, floor, ceil, trunc = map(
+    _unary, ("sigmoid", "relu", "erf", "erfc", "abs", "sign", "floor", "ceil", "trunc")
 )
-mul, div, atan2, hypot, minimum, maximum = map(
-    _binary, ("mul", "div", "atan2", "hypot", "minimum", "maximum")
-)
-_plain_add, _plain_sub, _plain_pow = map(_binary, ("add", "sub", "pow"))
+mul, atan2, hypot, minimum, maximum = map(_binary, ("mul", "atan2", "hypot", "minimum", "maximum"))
+_plain_add, _plain_sub, _plain_div, _plain_pow = map(_binary, ("add", "sub", "div", "pow"))
+_plain_floor_divide, _plain_remainder = map(_binary, ("floor_divide", "remainder"))
+_plain_round = _unary("round")
 lt, le, gt, ge, eq, ne = map(_binary, ("lt", "le", "gt", "ge", "eq", "ne"))
 _gelu, _softplus = map(_unary, ("gelu", "softplus"))
 
@@ -118,13 +143,80 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return _plain_sub(input, other if alpha == 1 else other * alpha)
 
 
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """Return a / b, element by element; the quotient rounded down by "floor", to 0 by "trunc"."""
+    if rounding_mode is None:
+        return _plain_div(input, other)
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode != "trunc":
+        raise OptionError(
+            f"div: expected rounding_mode 'floor', 'trunc' or None, got {rounding_mode!r}"
+        )
+    if not (_is_whole(input) and _is_whole(other)):
+        return trunc(_plain_div(input, other))
+    inexact, opposed = ne(remainder(input, other), 0), ne(_negative(input), _negative(other))
+    return _plain_add(floor_divide(input, other), mul(inexact, opposed))
+
+
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """Return a // b, the quotient rounded down, element by element; operands broadcast."""
+    check_divisor("floor_divide", input, other)
+    return _plain_floor_divide(input, other)
+
+
+def remainder(input: Any, other: Any) -> Tensor:
+    """Return a % b, of the sign of b, element by element; operands broadcast."""
+    check_divisor("remainder", input, other)
+    return _plain_remainder(input, other)
+
+
+def _is_whole(x: Any) -> bool:
+    return x._array.dtype.kind != "f" if isinstance(x, TensorBase) else isinstance(x, int)
+
+
+def _negative(x: Any) -> Any:
+    return lt(x, 0) if isinstance(x, TensorBase) else x < 0
+
+
+def _is_zero(x: Any) -> Any:
+    return eq(x, 0) if isinstance(x, TensorBase) else x == 0
+
+
+def _any(found: Any) -> bool:
+    """Tell whether something was found, in a tensor or by Python."""
+    return bool(found if isinstance(found, bool) else found.any())
+
+
+def check_divisor(op: str, input: Any, other: Any) -> None:
+    """Refuse whole numbers to be divided by 0, which have no infinity to show for it."""
+    if _is_whole(input) and _is_whole(other) and _any(_is_zero(other)):
+        raise OptionError(
+            f"{op}: whole numbers cannot be divided by 0; floating point ones give inf or nan"
+        )
+
+
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """Return the nearest whole numbers, the even one of two; or numbers of so many decimals."""
+    if not decimals:
+        return _plain_round(input)
+    if not isinstance(decimals, int) or not -300 < decimals < 300 or _is_whole(input):
+        raise DTypeError(
+            f"round: expected a floating point tensor and a whole number of decimals, got "
+            f"{input.dtype} and {decimals!r}"
+        )
+    factor = 10.0 ** builtins.abs(decimals)
+    if decimals > 0:
+        return _plain_div(_plain_round(mul(input, factor)), factor)
+    return mul(_plain_round(_plain_div(input, factor)), factor)
+
+
 def pow(input: Any, exponent: Any) -> Tensor:
     """Return the elements raised to a power; 2, 1/2 and the like by their shorter ways."""
-    if isinstance(exponent, (int, float)) and not isinstance(exponent, bool):
-        if (shorter := _POWERS.get(exponent)) is not None:
-            return shorter(input)
-        if isinstance(exponent, int) and exponent >= 0 and not input.is_floating_point():
-            return _whole_power(input, exponent)
+    if _is_whole(input) and _is_whole(exponent):
+        return _whole_power(input, exponent)
+    if isinstance(exponent, (int, float)) and (shorter := _POWERS.get(exponent)) is not None:
+        return shorter(input)
     return _plain_pow(input, exponent)
 
 
@@ -138,12 +230,22 @@ _POWERS: dict[float, Callable[[Any], Tensor]] = {
 }
 
 
-def _whole_power(x: Tensor, exponent: int) -> Tensor:
+def _whole_power(x: Any, exponent: Any) -> Tensor:
     """Multiply whole numbers, which stay whole, by squares of squares."""
-    found = add(mul(x, 0), 1)
-    while exponent:
-        found = mul(found, x) if exponent % 2 else found
-        x, exponent = square(x), exponent // 2
+    if _any(_negative(exponent)):
+        raise OptionError(
+            "pow: whole numbers have no negative whole powers; make one of both floating point"
+        )
+    found = _plain_add(mul(_plain_add(x, exponent), 0), 1)  # of the type that both have in common
+    x = mul(found, x)
+    if not isinstance(exponent, TensorBase):
+        while exponent:
+            found = mul(found, x) if exponent % 2 else found
+            x, exponent = square(x), exponent // 2
+        return found
+    while _any(ne(exponent, 0)):
+        found = where(eq(remainder(exponent, 2), 1), mul(found, x), found)
+        x, exponent = square(x), floor_divide(exponent, 2)
     return found
 
 
@@ -244,6 +346,22 @@ def logical_and(input: Tensor, other: Tensor) -> Tensor:
 def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """Return whether one of both elements is not 0."""
     return maximum(ne(input, 0), ne(other, 0))
+
+
+@composite(Sample(Draw((3, 4), 0, 2, "bool"), Draw((4,), 0, 2, "bool")))
+def logical_xor(input: Tensor, other: Tensor) -> Tensor:
+    """Return whether just one of both elements is not 0."""
+    return ne(ne(input, 0), ne(other, 0))
+
+
+@composite(Sample((3, 4), (4,)), Sample((3, 4), (3, 4), rtol=0.5, atol=0.2))
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Return which elements differ by at most atol + rtol * |b|, or are the same infinity."""
+    near = le(abs(_plain_sub(input, other)), _plain_add(mul(abs(other), rtol), atol))
+    found = maximum(eq(input, other), mul(near, isfinite(other)))
+    return maximum(found, mul(isnan(input), isnan(other))) if equal_nan else found
 
 
 @composite(Sample((3, 4)))
@@ -361,10 +479,12 @@ __all__ = [
     "exp",
     "expm1",
     "floor",
+    "floor_divide",
     "ge",
     "gelu",
     "gt",
     "hypot",
+    "isclose",
     "isfinite",
     "isinf",
     "isnan",
@@ -377,6 +497,7 @@ __all__ = [
     "logical_and",
     "logical_not",
     "logical_or",
+    "logical_xor",
     "lt",
     "masked_fill",
     "maximum",
@@ -387,6 +508,8 @@ __all__ = [
     "pow",
     "reciprocal",
     "relu",
+    "remainder",
+    "round",
     "rsqrt",
     "sigmoid",
     "sign",
@@ -399,5 +522,6 @@ __all__ = [
     "sub",
     "tan",
     "tanh",
+    "trunc",
     "where",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tapegrad._core.arguments import plain_index
-from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.errors import DTypeError, ShapeError, TapegradError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
@@ -120,10 +120,15 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     items, _ = _plain(index)
     source = scalar_like(value, input)
     common_device("x[...] = y", (input, source))
-    if input._requires_grad or source._requires_grad:
-        _recorded_setitem(input, items, source)
-        return
-    input._array[items] = source._array
+    try:
+        if input._requires_grad or source._requires_grad:
+            _recorded_setitem(input, items, source)
+            return
+        input._array[items] = source._array
+    except ValueError as error:
+        if isinstance(error, TapegradError):
+            raise
+        raise ShapeError(f"x[...] = y: {error}") from None
     input._changed()
 
 
@@ -215,6 +220,8 @@ def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """Return x with src[i, j] added to x[i, index[i, j]] for dim 1, and so on."""
+    if src._array.dtype != input._array.dtype:
+        raise DTypeError(f"scatter_add: expected src of {input.dtype}, got {src.dtype}")
     if src.shape != index.shape:
         raise ShapeError(f"scatter_add: expected src of shape {index.shape}, got {src.shape}")
     found: Tensor = _SCATTER_ADD(input, index, src, dim=_dims.one("scatter_add", dim, input.ndim))

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.tensors.arguments import asks
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
-def _check_types(op: str, *tensors: Tensor | None) -> None:
+def check_types(op: str, *tensors: Tensor | None) -> None:
+    """Raise unless all are of one floating point type."""
     types = {x._array.dtype for x in tensors if x is not None}
     if len(types) > 1 or next(iter(types)).kind != "f":
         names = ", ".join(sorted(str(each) for each in types))
@@ -41,7 +43,7 @@ def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
         raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
     kind = a._array.dtype
     if kind is not b._array.dtype or kind.kind != "f":
-        _check_types("matmul", a, b)
+        check_types("matmul", a, b)
     return (*x[:-1], y[-1])
 
 
@@ -119,6 +121,35 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     return found
 
 
+def _check_vectors(op: str, *tensors: Tensor) -> None:
+    for each in tensors:
+        if each.ndim != 1:
+            raise ShapeError(f"{op}: expected tensors of one dimension, got {each.shape}")
+
+
+@composite(Sample((4,), (4,)))
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Return the sum of the products of two vectors."""
+    _check_vectors("dot", input, tensor)
+    return matmul(input, tensor)
+
+
+@composite(Sample((3, 4), (4,)))
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Return the product of a matrix and a vector."""
+    _check_vectors("mv", vec)
+    if input.ndim != 2:
+        raise ShapeError(f"mv: expected a matrix and a vector, got {input.shape}")
+    return matmul(input, vec)
+
+
+@composite(Sample((3,), (4,)), benchmark="outer")
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """Return the products of each element of one vector with each of another."""
+    _check_vectors("outer", input, vec2)
+    return input.reshape((-1, 1)) * vec2
+
+
 def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
     shape = weight._array.shape
     if len(shape) != 2 or not x._array.shape or x._array.shape[-1] != shape[1]:
@@ -127,7 +158,7 @@ def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, .
         )
     if bias is not None and bias._array.shape != shape[:1]:
         raise ShapeError(f"linear: expected bias of shape {shape[:1]}, got {bias.shape}")
-    _check_types("linear", x, weight, bias)
+    check_types("linear", x, weight, bias)
     return (*x._array.shape[:-1], shape[0])
 
 
@@ -160,8 +191,11 @@ _LINEAR = define(
 )
 
 
+@asks
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Return x @ weight.T + bias."""
+    if input is None or weight is None:  # the operation takes None for a bias
+        raise DTypeError("linear: expected input and weight to be tensors, got None")
     found: Tensor = _LINEAR(input, weight, bias)
     return found
 
@@ -288,4 +322,4 @@ def _contract(
     return product.reshape([sizes[letter] for letter in letters]), letters
 
 
-__all__ = ["bmm", "einsum", "linear", "matmul", "mm"]
+__all__ = ["bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]

@@ -18,7 +18,7 @@ from tapegrad.tensors.autograd import MODE, Node, no_grad
 from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.ops.matmul import _check_types
+from tapegrad.tensors.ops.matmul import check_types
 from tapegrad.tensors.registry import Cost, Draw, Sample, define, raw
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _channels(x: Tensor, *others: Tensor | None) -> None:
 
 def _batch_rule(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     _channels(x, weight, bias)
-    _check_types("batch_norm", x, weight, bias)
+    check_types("batch_norm", x, weight, bias)
     if x.numel() // max(x.shape[1], 1) < 2:
         raise ShapeError(
             f"batch_norm: expected more than one value per channel when training, got {x.shape}"
@@ -163,7 +163,7 @@ def _scaled(x: Any, scale: Any, shift: Any) -> Any:
 def _layer_rule(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, dims: int, eps: float
 ) -> tuple[int, ...]:
-    _check_types("layer_norm", x, weight, bias)
+    check_types("layer_norm", x, weight, bias)
     last = x.shape[x.ndim - dims :]
     for each in (weight, bias):
         if each is not None and each.shape != last:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad.errors import ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops.matmul import check_types
 from tapegrad.tensors.registry import Cost, Op, Sample, define, raw
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _rule(
     have = x._array.shape
     if len(have) != 4:
         raise ShapeError(f"pooling: expected images (N, C, H, W) or (C, H, W), got {have}")
+    check_types("pooling", x)
     sizes = list(have)
     for d, (k, s, p, step) in enumerate(zip(kernel, stride, padding, dilation, strict=True), 2):
         if 2 * p > k:
@@ -190,6 +192,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Return means of windows that cover the image; None keeps a size."""
     if input.ndim not in (3, 4):
         raise ShapeError(f"adaptive_avg_pool2d: expected images, got {input.shape}")
+    check_types("adaptive_avg_pool2d", input)
     wanted = output_size if isinstance(output_size, (tuple, list)) else (output_size, output_size)
     sizes = [
         have if want is None else want for want, have in zip(wanted, input.shape[-2:], strict=True)

@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Sample, define
+from tapegrad.tensors.registry import Cost, Draw, Sample, define
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -361,6 +361,40 @@ def argmin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     return _arg(_MIN_DIM, "argmin", input, dim, keepdim)
 
 
+@composite(
+    *_SAMPLES[:4],
+    Sample((3, 4), p=1, dim=1),
+    Sample((3, 4), p=3.0),
+    Sample((3, 4), p=float("inf"), dim=0, keepdim=True),
+    Sample((3, 4), p=float("-inf"), dim=0),
+    Sample(Draw((3, 4), grad=False), p=0),
+    benchmark="norm",
+)
+def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
+    """Return the p-norm over dimensions, the root of the sum of squares if p is not named.
+
+    At 0 its gradient is 0. Norms of matrices other than that one are not there.
+    """
+    if not input.is_floating_point():
+        raise DTypeError(
+            f"norm: expected a floating point tensor, got {input.dtype}; use x.to(float)"
+        )
+    if isinstance(p, bool) or not (p == "fro" or isinstance(p, (int, float))):
+        raise OptionError(f"norm: expected p as a number or 'fro', got {p!r}")
+    power = 2.0 if p == "fro" else float(p)
+    if power == math.inf:
+        return amax(_e.abs(input), dim, keepdim)
+    if power == -math.inf:
+        return amin(_e.abs(input), dim, keepdim)
+    if power == 0.0:
+        return sum(_e.ne(input, 0).to(input.dtype), dim, keepdim)
+    if power == 1.0:
+        return sum(_e.abs(input), dim, keepdim)
+    total = sum(_e.pow(_e.abs(input), power), dim, keepdim)
+    nothing = _e.eq(total, 0)
+    return _e.where(nothing, 0.0, _e.pow(_e.where(nothing, 1.0, total), 1 / power))
+
+
 def cumsum(input: Tensor, dim: int) -> Tensor:
     """Return running sums along a dimension."""
     found: Tensor = _CUMSUM(input, dim=_dims.one("cumsum", dim, input.ndim))
@@ -390,6 +424,7 @@ __all__ = [
     "max",
     "mean",
     "min",
+    "norm",
     "prod",
     "std",
     "sum",

@@ -140,7 +140,38 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
     """Return a view of this shape, with dimensions repeated."""
-    return expand(input, tuple(size))
+    return expand(input, *_dims.shape("broadcast_to", (size,)))
+
+
+@composite(
+    Sample((6, 2), dim=0, sizes=(2, 3)),
+    Sample((2, 6), dim=-1, sizes=(3, -1)),
+    Sample((4,), dim=0, sizes=(4,)),
+)
+def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
+    """Return x with one dimension as several; one of their sizes may be -1."""
+    place = _dims.one("unflatten", dim, input.ndim)
+    parts = _dims.reshaped((input.shape[place],), (sizes,))
+    return reshape(input, (*input.shape[:place], *parts, *input.shape[place + 1 :]))
+
+
+@composite(
+    Sample((2, 3, 4), source=0, destination=-1),
+    Sample((2, 3, 4), source=(0, 1), destination=(2, 0)),
+)
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Return a view with dimensions at other places, and the others in the order they had."""
+    given = [each if isinstance(each, (tuple, list)) else (each,) for each in (source, destination)]
+    places, targets = ([_dims.one("movedim", d, input.ndim) for d in each] for each in given)
+    if len(places) != len(targets) or len(set(places)) + len(set(targets)) != 2 * len(places):
+        raise ShapeError(
+            f"movedim: expected as many different places as dimensions, got {source} and "
+            f"{destination}"
+        )
+    order = [d for d in range(input.ndim) if d not in places]
+    for target, place in sorted(zip(targets, places, strict=True)):
+        order.insert(target, place)
+    return permute(input, order)
 
 
 # ---- parts --------------------------------------------------------------------------------------
@@ -173,7 +204,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
             raise ShapeError(f"split: expected a size of at least 1, got {size}")
         parts = [min(size, total - start) for start in range(0, total, size)] or [0]
     else:
-        parts = list(split_size_or_sections)
+        parts = list(_dims.shape("split", (split_size_or_sections,)))
         if sum(parts) != total:
             raise ShapeError(f"split: sizes {parts} do not add up to {total}")
     found, start = [], 0
@@ -211,6 +242,28 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     return input[tuple(steps)]
 
 
+@composite(
+    Sample((5,), shifts=2),
+    Sample((3, 4), shifts=(1, -2), dims=(0, 1)),
+    Sample((3, 4), shifts=5),
+    benchmark="roll",
+)
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Return x with elements moved along dimensions; what leaves at one end enters at the other."""
+    if dims is None:
+        return roll(flatten(input), shifts, 0).reshape(input.shape)
+    moves, places = ([each] if isinstance(each, int) else list(each) for each in (shifts, dims))
+    if len(moves) != len(places):
+        raise ShapeError(f"roll: expected a shift per dimension, got {shifts} for {dims}")
+    for shift, dim in zip(moves, places, strict=True):
+        place = _dims.one("roll", dim, input.ndim)
+        size = input.shape[place]
+        if size and shift % size:
+            parts = split(input, [size - shift % size, shift % size], place)
+            input = cat(parts[::-1], place)
+    return input
+
+
 # ---- copies -------------------------------------------------------------------------------------
 
 _CLONE = define(
@@ -244,6 +297,45 @@ def clone(input: Tensor) -> Tensor:
 def contiguous(input: Tensor) -> Tensor:
     """Return x itself if its elements lie in order, else a copy in which they do."""
     return input if input.is_contiguous() else clone(input)
+
+
+@composite(
+    Sample((2, 3), sizes=(2, 2)), Sample((3,), sizes=(4, 2, 1)), Sample((2, 1), sizes=(1, 0))
+)
+def repeat(input: Tensor, *sizes: Any) -> Tensor:
+    """Return x so many times along each dimension; further sizes make dimensions in front."""
+    times = _dims.shape("repeat", sizes)
+    extra = len(times) - input.ndim
+    if extra < 0:
+        raise ShapeError(f"repeat: expected at least {input.ndim} numbers, got {times}")
+    shape = (*[1] * extra, *input.shape)
+    apart = reshape(input, tuple(size for each in shape for size in (1, each)))
+    spread = expand(apart, tuple(n for pair in zip(times, shape, strict=True) for n in pair))
+    found = reshape(spread, tuple(n * size for n, size in zip(times, shape, strict=True)))
+    return found if not found._is_view() and found is not input else clone(found)
+
+
+@composite(Sample((2, 3), dims=(2,)), Sample((3,), dims=(2, 2)), benchmark="tile")
+def tile(input: Tensor, dims: Any) -> Tensor:
+    """Return x so many times along its last dimensions, as NumPy's tile."""
+    times = _dims.shape("tile", (dims,))
+    return repeat(input, (*[1] * (input.ndim - len(times)), *times))
+
+
+@composite(
+    Sample((2, 3), repeats=2, dim=0),
+    Sample((2, 3), repeats=3),
+    Sample((2, 3), repeats=0, dim=1),
+    benchmark="repeat",
+)
+def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
+    """Return x with each element along a dimension so many times; of all elements in order."""
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
+        raise DTypeError(f"repeat_interleave: expected a whole number of repeats, got {repeats!r}")
+    flat = flatten(input) if dim is None else input
+    place = 0 if dim is None else _dims.one("repeat_interleave", dim, input.ndim)
+    shape = (*flat.shape[: place + 1], repeats, *flat.shape[place + 1 :])
+    return flatten(clone(expand(unsqueeze(flat, place + 1), shape)), place, place + 1)
 
 
 def cast(input: Tensor, dtype: Any) -> Tensor:
@@ -380,15 +472,21 @@ __all__ = [
     "expand",
     "flatten",
     "flip",
+    "movedim",
     "narrow",
     "pad",
     "permute",
+    "repeat",
+    "repeat_interleave",
     "reshape",
+    "roll",
     "split",
     "squeeze",
     "stack",
+    "tile",
     "transpose",
     "unbind",
+    "unflatten",
     "unsqueeze",
     "view",
 ]

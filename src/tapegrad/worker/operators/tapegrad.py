@@ -84,6 +84,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "var": tg.var,
     "logsumexp": tg.logsumexp,
     "cumsum": tg.cumsum,
+    "norm": lambda x, dim, order: tg.norm(x, order, dim),
     "argmax": tg.argmax,
     "argmin": tg.argmin,
     # products
@@ -91,6 +92,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "bmm": lambda a, b, transpose_b: tg.bmm(a, b.transpose(1, 2) if transpose_b else b),
     "linear": tg.linear,
     "matvec": tg.matmul,
+    "outer": tg.outer,
     "einsum": lambda a, b, equation: tg.einsum(equation, a, b),
     # convolutions
     **dict.fromkeys(
@@ -128,6 +130,10 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "embedding": tg.embedding,
     "gather": lambda x, index: tg.gather(x, 1, index),
     "index_select": lambda x, index, dim: tg.index_select(x, dim, index),
+    # order
+    "sort": lambda x, descending: tg.sort(x, descending=descending).values,
+    "argsort": tg.argsort,
+    "topk": lambda x, k: tg.topk(x, k).values,
     # shape
     "concat": lambda x, y, dim: tg.cat((x, y), dim),
     "stack": lambda x, y, dim: tg.stack((x, y), dim),
@@ -138,6 +144,9 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "flip": lambda x, dim: tg.flip(x, (dim,)).clone(),
     "broadcast_to": lambda x, shape: x.expand(shape).clone(),
     "triu": tg.triu,
+    "roll": lambda x, shift, dim: tg.roll(x, shift, dim),
+    "tile": lambda x, reps: tg.tile(x, reps),
+    "repeat": lambda x, repeats, dim: tg.repeat_interleave(x, repeats, dim),
     # random
     "dropout": tg.dropout,
     "random_uniform": lambda seed, like: tg.rand_like(like),

@@ -1,0 +1,130 @@
+"""What functions of tensors say when an argument is not what they expect.
+
+Among themselves operations call each other directly, and look at their operands' attributes without
+asking first whether these are tensors: with tensors of a few elements each question would cost as
+much as the work. Users get functions that ask, in `tapegrad` and `nn.functional`: which arguments
+are to be tensors is in a function's signature, and what mistaken options end in becomes an error of
+tapegrad's.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tapegrad._core import Var
+from tapegrad.errors import DTypeError, OptionError, ShapeError, TapegradError
+from tapegrad.tensors.base import TensorBase
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+#: What mistaken arguments end in below us, and what that is here.
+_FAILURES: dict[type[Exception], type[TapegradError]] = {
+    AttributeError: DTypeError,
+    TypeError: DTypeError,
+    ValueError: ShapeError,
+    KeyError: OptionError,
+    OverflowError: OptionError,
+    ZeroDivisionError: OptionError,
+}
+_ALL: tuple[type[Exception], ...] = (TapegradError, *_FAILURES)
+
+
+def asks(function: _Function) -> _Function:
+    """Mark a function that looks at its arguments itself, as those do that are called most."""
+    function.asks = True  # type: ignore[attr-defined]
+    return function
+
+
+def checked(function: _Function) -> _Function:
+    """Make a function refuse what is no tensor where one should be, and name the argument.
+
+    The first argument is looked at before the call, since a NumPy array would do in its place now
+    and then; the others after something went wrong.
+    """
+    if getattr(function, "asks", False):
+        return function
+    first = next(iter(_signature(function).parameters.values()), None)
+    begins = first.name if first is not None and str(first.annotation) == "Tensor" else ""
+
+    @wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if begins and not isinstance(args[0] if args else kwargs.get(begins), TensorBase):
+                _name_no_tensor(function, args, kwargs)
+            return function(*args, **kwargs)
+        except _ALL as error:
+            _explain(function, args, kwargs, error)
+            raise
+
+    return called  # type: ignore[return-value]
+
+
+@lru_cache(None)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def wants_tensor(parameter: inspect.Parameter) -> bool:
+    """Tell whether a parameter is for tensors and nothing else."""
+    return "Tensor" in str(parameter.annotation)
+
+
+def _is_list(parameter: inspect.Parameter) -> bool:
+    return "Sequence" in str(parameter.annotation)
+
+
+def _bound(function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return arguments by name; nothing if the call itself is wrong, as Python says best."""
+    try:
+        return _signature(function).bind(*args, **kwargs).arguments
+    except TypeError:
+        return {}
+
+
+def _name_no_tensor(function: Any, args: Any, kwargs: Any) -> None:
+    """Raise if one of the arguments is no tensor where one should be."""
+    parameters = _signature(function).parameters
+    for key, value in _bound(function, args, kwargs).items():
+        for each in _not_tensors(parameters[key], value):
+            raise DTypeError(
+                f"{function.__name__}: expected {key} to be {_wanted(key)}, got {_text(each)}"
+            )
+
+
+def _explain(function: Any, args: Any, kwargs: Any, error: Exception) -> None:
+    """Raise what is wrong with the arguments; return if the error says it, or the call is wrong."""
+    if _bound(function, args, kwargs):
+        _name_no_tensor(function, args, kwargs)
+        if not isinstance(error, TapegradError):
+            kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))
+            raise kind(f"{function.__name__}: {error}") from error
+
+
+def _not_tensors(parameter: inspect.Parameter, value: Any) -> Iterator[Any]:
+    """Yield what is given in the place of tensors and is none."""
+    if not wants_tensor(parameter) or (value is None and "None" in str(parameter.annotation)):
+        return
+    listed = value if _is_list(parameter) and isinstance(value, (list, tuple)) else [value]
+    yield from (each for each in listed if not isinstance(each, TensorBase))
+
+
+def _wanted(key: str) -> str:
+    return "a list of tensors" if key == "tensors" else "a tensor"
+
+
+def _text(value: Any) -> str:
+    """Return what a value is, and how a tensor can be made of it."""
+    kind = type(value).__name__
+    if isinstance(value, np.ndarray):
+        return "a NumPy array; tg.from_numpy or tg.tensor makes one of it"
+    if isinstance(value, (int, float, list, tuple, np.number)):
+        return f"{kind}; tg.tensor makes one of it"
+    if isinstance(value, Var):
+        return (
+            "Var; Vars and tensors do not mix, tg.elementwise makes functions of Vars take tensors"
+        )
+    return f"{kind}; make one with tg.tensor"
