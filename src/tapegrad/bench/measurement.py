@@ -288,7 +288,8 @@ class Measurement:
         if finding is not None:
             self._conclude(key, finding.verdict, finding.reason, finding.error)
             return
-        self._units[key] = int(probe.trial["units"])
+        if "counting" in self.settings.guards:
+            self._units[key] = guards.units_of(self.case, probe.first)
         notes = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
         if offer["precision"]:
             notes.append(f"computes in {offer['precision']}")

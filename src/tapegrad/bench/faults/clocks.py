@@ -15,6 +15,7 @@ ADAPTERS = {
     "unsynchronised": "Unsynchronised",
     "lazy": "Lazy",
     "lazy each time": "LazyEachTime",
+    "lazy in part": "LazyInPart",
     "lazy later": "LazyLater",
     "leaves the slack out": "LeavesTheSlackOut",
     "stale longer": "StaleLonger",
@@ -94,10 +95,26 @@ class LazyEachTime(Honest):
     make = _DeferredEachTime
 
 
+class _DeferredInPart(_Deferred):
+    """Computes a third of the result, and the whole when that is read."""
+
+    def forward(self) -> _Thunk:
+        first, *others = self.inputs
+        self.function(first[: len(first) // 3], *others)
+        return super().forward()
+
+
+class LazyInPart(Honest):
+    """Returns when something is computed, and not all."""
+
+    make = _DeferredInPart
+
+
 class _DeferredLater(_Deferred):
     """Defers its work when it has been looked at."""
 
-    honest_calls = 250
+    #: More than guards make, and fewer than blocks have.
+    honest_calls = 800
     calls = 0
 
     def forward(self) -> _Thunk:

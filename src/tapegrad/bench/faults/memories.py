@@ -92,7 +92,8 @@ class RemembersTheThird(Honest):
 class _RemembersLater(_RemembersInputs):
     """Begins to remember when it has been looked at."""
 
-    honest_calls = 250
+    #: More than guards make, and fewer than blocks have.
+    honest_calls = 800
     calls = 0
 
     def forward(self) -> Any:
