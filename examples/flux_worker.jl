@@ -281,7 +281,8 @@ end
 
 function stationary(window)
     half = length(window) ÷ 2
-    return median(window[half+1:end]) >= median(window[1:half]) * (1 - DRIFT)
+    before, after = median(window[1:half]), median(window[half+1:end])
+    return abs(after - before) <= DRIFT * before
 end
 
 function warm_up(sample, seconds)
@@ -293,7 +294,7 @@ function warm_up(sample, seconds)
         length(recent) > WINDOW && popfirst!(recent)
         length(recent) == WINDOW && stationary(recent) && return count, true
     end
-    return count, length(recent) < WINDOW
+    return count, length(recent) >= FEWEST && stationary(recent)
 end
 
 answer(samples, inner, warmup_calls, stationary, cores) =

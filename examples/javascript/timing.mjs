@@ -82,12 +82,13 @@ function warmUp(sample, seconds) {
     if (recent.length > WINDOW) recent.shift();
     if (recent.length === WINDOW && stationary(recent)) return [count, true];
   }
-  return [count, recent.length < WINDOW];
+  return [count, recent.length >= FEWEST && stationary(recent)];
 }
 
 function stationary(window) {
-  const half = window.length / 2;
-  return median(window.slice(half)) >= median(window.slice(0, half)) * (1 - DRIFT);
+  const half = Math.floor(window.length / 2);
+  const [before, after] = [median(window.slice(0, half)), median(window.slice(half))];
+  return Math.abs(after - before) <= DRIFT * before;
 }
 
 function median(values) {

@@ -133,6 +133,28 @@ def test_times_out_of_bounds_are_rubbish(change: dict[str, object]) -> None:
     assert caught.value.kind == "failed"
 
 
+@pytest.mark.parametrize("wrong", [-1e-9, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    ("do", "answer"),
+    [
+        ("read", {"read": 1e-3, "reading": 0.0, "copying": 1e-3}),
+        ("fresh", {"fresh": 1e-3, "again": 0.0}),
+    ],
+)
+def test_costs_below_zero_are_rubbish(do: str, answer: dict[str, float], wrong: float) -> None:
+    assert answers.check(do, answer) == answer
+    for name in answer:
+        with pytest.raises(WorkerError, match=f"answered `{do}` with rubbish"):
+            answers.check(do, answer | {name: wrong})
+
+
+@pytest.mark.parametrize("found", [[], [-0.1], [1.0, float("nan")]])
+def test_processors_below_zero_are_rubbish(found: list[float]) -> None:
+    answers.check("cores", {"cores": [0.0, 1.5]})
+    with pytest.raises(WorkerError, match="answered `cores` with rubbish"):
+        answers.check("cores", {"cores": found})
+
+
 def test_a_precision_below_that_of_cases_buys_no_tolerance() -> None:
     for precision in (None, "float32", "float64"):
         answers.check("prepare", PREPARE | {"precision": precision})
@@ -182,7 +204,7 @@ def test_an_answer_of_endless_depth_is_rubbish(tmp_path: Path) -> None:
         ("Work({'forward': Phase(lambda: kept[0], setup=ahead)}, work.feed, work.arrays)",
          "does something before the clock starts"),
         ("Work({'forward': Phase(call, units=10)}, work.feed, work.arrays)",
-         "counts one call as 10 units of work"),
+         "counts one call as 10 units of work, not 1"),
     ],
 )  # fmt: skip
 def test_work_outside_the_clock_is_mistrusted(tmp_path: Path, changed: str, reason: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tapegrad.bench import answers, audit, process, run
+from tapegrad.bench import answers, audit, guards, process, run
 from tapegrad.bench.audit import AuditReport, Outcome
 from tapegrad.bench.calibration import CASES, Rate, calibrate
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, FOLDER, SHORT_PRODUCT, Fault
@@ -75,6 +75,18 @@ def test_without_its_guard_a_fault_passes_unnoticed(guard: str) -> None:
         assert outcome.verdict in TIMED, outcome
         assert outcome.blocks == audit.ROUNDS
         assert not outcome.passed
+
+
+def test_without_the_look_back_at_times_late_faults_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards, "IN_HINDSIGHT", ())
+    late = [each for each in FAULTS if each.name in ("lazy later", "remembers later")]
+    found = audit.audit(faults=late).outcomes
+    assert [outcome.verdict in TIMED for outcome in found] == [True, True], found
+
+
+def test_an_audit_tells_what_it_cannot_see() -> None:
+    said = " ".join(guards.unseen())
+    assert "up to 33% less" in said and "5.00 µs" in said and "1.00 ms" in said
 
 
 def test_a_fault_is_not_recognised_by_its_name(tmp_path: Path) -> None:

@@ -128,6 +128,18 @@ def graphs() -> Results:
     return results_of([graph(1_000), graph(10_000)], found)
 
 
+@pytest.mark.parametrize(("restless", "noted"), [(3, False), (4, True), (6, True)])
+def test_times_that_had_not_come_to_rest_are_noted(
+    plain: Results, restless: int, noted: bool
+) -> None:
+    first = [block for block in plain.blocks if block.key == plain.blocks[0].key]
+    for index, block in enumerate(first[:restless]):
+        plain.blocks[index] = msgspec.structs.replace(block, stationary=False)
+    note = f"had not come to rest when {restless} of 6 blocks began"
+    assert (note in report_text(plain).replace("\n  ", " ")) == noted
+    assert figure(plain, ADD, "jax", "forward").notes == []
+
+
 def figure(results: Results, case: Case, framework: str, phase: str) -> Figure:
     found = {
         (row.case, each.framework, row.phase): each

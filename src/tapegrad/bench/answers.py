@@ -82,22 +82,22 @@ class OwnTool(msgspec.Struct):
 class Read(msgspec.Struct):
     """What reading costs."""
 
-    read: float
-    reading: float
-    copying: float
+    read: FiniteNotNegative
+    reading: FiniteNotNegative
+    copying: FiniteNotNegative
 
 
 class Fresh(msgspec.Struct):
     """What new inputs cost."""
 
-    fresh: float
-    again: float
+    fresh: FiniteNotNegative
+    again: FiniteNotNegative
 
 
 class Cores(msgspec.Struct):
     """How many processors were busy, loop by loop."""
 
-    cores: list[float]
+    cores: Annotated[list[FiniteNotNegative], msgspec.Meta(min_length=1)]
 
 
 class Peaks(msgspec.Struct, forbid_unknown_fields=True):

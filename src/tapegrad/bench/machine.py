@@ -130,6 +130,12 @@ def _first_line(file: Path) -> str:
         return ""
 
 
+def waited() -> float:
+    """Return the seconds so far in which this thread was ready but others had the processor."""
+    fields = _first_line(Path("/proc/thread-self/schedstat")).split()
+    return int(fields[1]) * 1e-9 if len(fields) > 1 else 0.0
+
+
 def usable() -> set[int]:
     """Return the processors that this process may use."""
     return (

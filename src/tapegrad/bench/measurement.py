@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -118,6 +119,9 @@ class Measurement:
     _offers: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
+    #: Seconds of a call in the fastest block of each cell, and units of work in a call.
+    _fastest: dict[CellKey, float] = field(default_factory=dict, init=False)
+    _units: dict[CellKey, int] = field(default_factory=dict, init=False)
     _block: Block | None = field(default=None, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
@@ -193,14 +197,10 @@ class Measurement:
         sets = [given or inputs.make_inputs(self.case, seed)]
         if not self._large:
             sets.append(_nudged(given) if given else inputs.make_inputs(self.case, seed + 1))
-        truths = find_truth(
-            self.case,
-            sets,
-            self.witnesses,
-            self.folder / "truth",
-            seed,
-            self._truthful_types(given is not None),
-        )
+        types = self._truthful_types(given is not None)
+        # What is right lies where no contender is told of, and is gone before one has the case.
+        with tempfile.TemporaryDirectory(prefix="tapegrad-", ignore_cleanup_errors=True) as hidden:
+            truths = find_truth(self.case, sets, self.witnesses, Path(hidden), seed, types)
         saved = [
             self._saved(arrays, truth, index)
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
@@ -288,6 +288,8 @@ class Measurement:
         if finding is not None:
             self._conclude(key, finding.verdict, finding.reason, finding.error)
             return
+        if "counting" in self.settings.guards:
+            self._units[key] = guards.units_of(self.case, probe.first)
         notes = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
         if offer["precision"]:
             notes.append(f"computes in {offer['precision']}")
@@ -442,19 +444,23 @@ class Measurement:
             )
             self._store_block()  # the last one, while this worker warms up
             answer = worker.receive()
-            self._expect_one_unit(answer["units"])
+            self._expect_units(key, answer["units"])
         except WorkerError as error:
             self._conclude(key, error.kind, str(error))
             self._prepared.discard((key.framework, process))
             return
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
+        seconds = guards.seconds_a_call(answer)
+        self._fastest[key] = min(self._fastest.get(key, math.inf), seconds)
         self._block = block
 
-    def _expect_one_unit(self, units: int) -> None:
-        """Refuse a time that is divided by more than there are calls; graphs have many points."""
-        if units != 1 and not self._scalar_graph:
-            raise WorkerError("mistrusted", f"counts one call as {units:,} units of work")
+    def _expect_units(self, key: CellKey, units: int) -> None:
+        """Refuse a time that is divided by something else than the first; graphs have points."""
+        known = self._units.setdefault(key, units if self._scalar_graph else 1)
+        if units != known:
+            reason = f"counts one call as {units:,} units of work, not {known:,}"
+            raise WorkerError("mistrusted", reason)
 
     def _look_back(self, processes: Iterable[int]) -> None:
         """Check results once more: what was right before the clock ran must be right after it."""
@@ -477,6 +483,7 @@ class Measurement:
             probe = self._probe(key, self.teams[key.framework].worker(process))
             finding = guards.values(probe) or self._still_depends(probe)
             if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
+                probe.stored = self._fastest.get(key)
                 finding = self._still_in_time(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
@@ -487,8 +494,10 @@ class Measurement:
             self._conclude(key, "mistrusted", reason, finding.error)
 
     def _still_in_time(self, probe: Probe) -> Finding | None:
-        """Ask whether the clock still tells what it did before: once for each cell."""
-        return guards.clock_again(probe) if "clock" in self.settings.guards else None
+        """Ask whether times are still what they were: once for each cell."""
+        chosen = self.settings.guards
+        again = {name: chosen[name] for name in guards.IN_HINDSIGHT if name in chosen}
+        return guards.inspect(probe, again)
 
     def _still_depends(self, probe: Probe) -> Finding | None:
         """Look whether answers still follow the inputs, if that is asked at all."""
@@ -522,6 +531,7 @@ class Measurement:
             sets=self._sets,
             looped=key.phase in offer["looped"],
             device=self.settings.device,
+            has_forward="forward" in offer["phases"],
         )
 
     def _measure_memory(self) -> None:

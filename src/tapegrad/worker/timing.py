@@ -142,13 +142,13 @@ def _warm_up(sample: Callable[[], float], seconds: float) -> tuple[int, bool]:
         recent = recent[-WINDOW:]
         if len(recent) == WINDOW and _stationary(recent):
             return count, True
-    return count, len(recent) < WINDOW
+    return count, len(recent) >= FEWEST and _stationary(recent)
 
 
 def _stationary(window: list[float]) -> bool:
     half = len(window) // 2
     before, after = median(window[:half]), median(window[half:])
-    return after >= before * (1 - DRIFT)
+    return abs(after - before) <= DRIFT * before
 
 
 def _prepared_calls(

@@ -12,6 +12,7 @@ from tapegrad.bench import frameworks
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.results import TIMED
 from tapegrad.worker.case import Array, Case
+from tapegrad.worker.graphs import n_inputs
 
 FOLDER = Path(__file__).parent
 
@@ -22,12 +23,45 @@ def _matmul(side: int) -> Case:
     return Case("operator", "matmul", inputs, reduction=side)
 
 
+def _sort(length: int) -> Case:
+    return Case("operator", "sort", (Array("x", (length,), grad=False),), {"descending": False})
+
+
 #: About a millisecond a call: far above what the machine's unrest adds.
 PRODUCT = _matmul(384)
 #: Shorter, for those that pile work up.
 SHORT_PRODUCT = _matmul(192)
 #: Longer than a turn of the scheduler, for those that compete with others for processors.
 LONG_PRODUCT = _matmul(640)
+#: What is remembered or put off here no floor tells: a sorted array holds its input's elements.
+SORTING = _sort(1 << 16)
+#: The same, of some tens of microseconds, and so long that most calls are made in blocks.
+SHORT_SORTING = _sort(1 << 11)
+FREQUENT_SORTING = _sort(1 << 13)
+#: So little work that taking the inputs hides it.
+PAIRS = Case("operator", "mul", tuple(Array(name, (1024, 1024)) for name in ("x", "y")))
+#: Much work on few numbers.
+HEAVY = Case("operator", "erf", (Array("x", (256, 256), grad=False),))
+#: About a microsecond a call.
+SHORT = Case("operator", "tanh", (Array("x", (4, 8)),))
+DRAW = Case(
+    "operator",
+    "random_normal",
+    (
+        Array("seed", (2,), grad=False, kind="integers", high=1 << 30),
+        Array("like", (256, 256), grad=False),
+    ),
+    random=True,
+)
+GRAPH = Case(
+    "graph",
+    "graph",
+    (Array("x", (64, n_inputs("chain", 100)), kind="uniform"),),
+    {"family": "chain", "ops": 100, "seed": 0, "target": "sum"},
+    dtype="float64",
+    phases=("step",),
+    reduction=200,
+)
 #: All indices are equal and the table has one entry: every element of the result is the same.
 LOOKUP = Case(
     "operator",
@@ -74,6 +108,12 @@ CONTROLS = (
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED),
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED, phase="backward"),
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=SHORT_PRODUCT),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=SORTING),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=PAIRS),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=HEAVY),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=SHORT_SORTING),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=SHORT),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=DRAW),
     Fault("chatters", "prints while it works", "breakdowns", verdicts=TIMED),
 )
 
@@ -90,10 +130,45 @@ FAULTS = (
         "stale later",
         "prints a part of its time once it has been looked at",
         "clocks",
-        "clock",
     ),
-    Fault("lazy", "computes when its result is read", "clocks", "reading"),
-    Fault("lazy each time", "computes whenever its result is read", "clocks", "reading"),
+    Fault(
+        "leaves the slack out",
+        "takes some microseconds off each call",
+        "clocks",
+        "clock",
+        case=SHORT,
+    ),
+    Fault("lazy", "computes when its result is read", "clocks"),
+    Fault("lazy each time", "computes whenever its result is read", "clocks"),
+    Fault(
+        "lazy in part",
+        "computes the rest when its result is read",
+        "clocks",
+        "reading",
+        case=SORTING,
+    ),
+    Fault(
+        "lazy later",
+        "computes when its result is read once it has been looked at",
+        "clocks",
+        case=FREQUENT_SORTING,
+    ),
+    Fault(
+        "counts twice",
+        "counts every point of a graph twice",
+        "counts",
+        "counting",
+        phase="step",
+        case=GRAPH,
+    ),
+    Fault("draws in order", "returns sorted random numbers", "draws", "chance", case=DRAW),
+    Fault(
+        "draws beforehand",
+        "returns random numbers that it has had",
+        "draws",
+        "chance",
+        case=DRAW,
+    ),
     Fault("another shape", "takes half of the rows", "results", "values", ("wrong",)),
     Fault(
         "another shape when timed",
@@ -124,7 +199,13 @@ FAULTS = (
         "timed result",
         phase="backward",
     ),
-    Fault("first answer", "gives its first answer for ever", "memories", "dependence"),
+    Fault(
+        "first answer",
+        "gives its first answer for ever",
+        "memories",
+        "dependence",
+        case=SORTING,
+    ),
     Fault(
         "old weights",
         "keeps one of its inputs when they change",
@@ -132,8 +213,55 @@ FAULTS = (
         "dependence",
         ("wrong",),
     ),
-    Fault("remembers inputs", "computes once for each set of inputs", "memories", "fresh"),
-    Fault("remembers content", "computes once for inputs that look alike", "memories", "fresh"),
+    Fault(
+        "remembers inputs",
+        "computes once for each set of inputs",
+        "memories",
+        "fresh",
+        case=SORTING,
+    ),
+    Fault(
+        "remembers inputs",
+        "the same, though it saves microseconds",
+        "memories",
+        "fresh",
+        case=SHORT_SORTING,
+    ),
+    Fault(
+        "remembers content",
+        "computes once for inputs that look alike",
+        "memories",
+        "fresh",
+        case=SORTING,
+    ),
+    Fault(
+        "remembers the third",
+        "computes three times for each set of inputs",
+        "memories",
+        "fresh",
+        case=SORTING,
+    ),
+    Fault(
+        "remembers later",
+        "computes once for each set of inputs when it has been looked at",
+        "memories",
+        "fresh",
+        case=FREQUENT_SORTING,
+    ),
+    Fault("works when fed", "computes when it takes its inputs", "memories", "floor", case=PAIRS),
+    Fault(
+        "works when fed and copies",
+        "computes when it takes its inputs, and copies",
+        "memories",
+        "feeding",
+        case=HEAVY,
+    ),
+    Fault(
+        "finds the answer",
+        "reads what others have computed",
+        "memories",
+        verdicts=("wrong",),
+    ),
     Fault(
         "steals threads",
         "uses processors it was not given",

@@ -15,6 +15,9 @@ ADAPTERS = {
     "unsynchronised": "Unsynchronised",
     "lazy": "Lazy",
     "lazy each time": "LazyEachTime",
+    "lazy in part": "LazyInPart",
+    "lazy later": "LazyLater",
+    "leaves the slack out": "LeavesTheSlackOut",
     "stale longer": "StaleLonger",
     "stale shorter": "StaleShorter",
     "stale later": "StaleLater",
@@ -90,6 +93,53 @@ class LazyEachTime(Honest):
     """Returns before anything is computed, and keeps nothing of what reading computes."""
 
     make = _DeferredEachTime
+
+
+class _DeferredInPart(_Deferred):
+    """Computes a third of the result, and the whole when that is read."""
+
+    def forward(self) -> _Thunk:
+        first, *others = self.inputs
+        self.function(first[: len(first) // 3], *others)
+        return super().forward()
+
+
+class LazyInPart(Honest):
+    """Returns when something is computed, and not all."""
+
+    make = _DeferredInPart
+
+
+class _DeferredLater(_Deferred):
+    """Defers its work when it has been looked at."""
+
+    #: More than guards make, and fewer than blocks have.
+    honest_calls = 800
+    calls = 0
+
+    def forward(self) -> _Thunk:
+        self.calls += 1
+        result = super().forward()
+        if self.calls <= self.honest_calls:
+            result.once()
+        return result
+
+
+class LazyLater(Honest):
+    """Computes when it is called until it has been looked at, and when it is read from then on."""
+
+    make = _DeferredLater
+
+
+class LeavesTheSlackOut(Honest):
+    """Takes microseconds off each call, which is most of a short one."""
+
+    seconds = 4e-6
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        """Time calls, and tell less."""
+        found = super().elapsed(call, calls)
+        return max(found - self.seconds * calls, 0.01 * found)
 
 
 class _Stale(Honest):

@@ -1,9 +1,13 @@
-"""Answers that are remembered instead of computed."""
+"""Answers that are remembered, prepared or found instead of computed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from tapegrad.worker.adapter import AnyArray
 from tapegrad.worker.honest import Honest, Operation
@@ -13,6 +17,11 @@ ADAPTERS = {
     "old weights": "OldWeights",
     "remembers inputs": "RemembersInputs",
     "remembers content": "RemembersContent",
+    "remembers the third": "RemembersTheThird",
+    "remembers later": "RemembersLater",
+    "works when fed": "WorksWhenFed",
+    "works when fed and copies": "WorksWhenFedAndCopies",
+    "finds the answer": "FindsTheAnswer",
 }
 
 
@@ -56,6 +65,93 @@ class RemembersInputs(Honest):
     """Computes once for each set of inputs that it is handed."""
 
     make = _RemembersInputs
+
+
+class _RemembersTheThird(_RemembersInputs):
+    """Computes for three calls after each feed."""
+
+    calls = 0
+
+    def feed(self, arrays: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
+        super().feed(arrays, cotangents)
+        self.calls = 0
+
+    def forward(self) -> Any:
+        self.calls += 1
+        if self.calls <= 3:
+            self.answer = None
+        return super().forward()
+
+
+class RemembersTheThird(Honest):
+    """Computes for as many calls as a look at new inputs makes, and no more."""
+
+    make = _RemembersTheThird
+
+
+class _RemembersLater(_RemembersInputs):
+    """Begins to remember when it has been looked at."""
+
+    #: More than guards make, and fewer than blocks have.
+    honest_calls = 800
+    calls = 0
+
+    def forward(self) -> Any:
+        self.calls += 1
+        return Operation.forward(self) if self.calls <= self.honest_calls else super().forward()
+
+
+class RemembersLater(Honest):
+    """Computes until it has been looked at, and from then on once for each set of inputs."""
+
+    make = _RemembersLater
+
+
+class _WorksWhenFed(Operation):
+    ready: Any = None
+
+    def feed(self, arrays: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
+        super().feed(arrays, cotangents)
+        self.ready = super().forward()
+
+    def forward(self) -> Any:
+        return self.ready
+
+
+class WorksWhenFed(Honest):
+    """Computes when it takes its inputs, outside the clock."""
+
+    make = _WorksWhenFed
+
+
+class _WorksWhenFedAndCopies(_WorksWhenFed):
+    def forward(self) -> Any:
+        return np.array(self.ready)
+
+
+class WorksWhenFedAndCopies(Honest):
+    """Computes outside the clock, and takes as long as writing the result takes."""
+
+    make = _WorksWhenFedAndCopies
+
+
+class _FindsTheAnswer(Operation):
+    """Has what others left in the folders around its own."""
+
+    def forward(self) -> Any:
+        wanted = self.function(*self.inputs).shape
+        own = Path(os.environ["PYTHONPATH"])
+        for file in own.parents[1].rglob("output0.npy"):
+            found = np.load(file)
+            if found.shape == wanted:
+                return found.astype(self.case.dtype)
+        return np.zeros(wanted, self.case.dtype)
+
+
+class FindsTheAnswer(Honest):
+    """Reads the answer of somebody who has computed it."""
+
+    make = _FindsTheAnswer
 
 
 class _RemembersContent(Operation):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from tapegrad.errors import OptionError
 
 ENDED = "the run ended before"
 NOT_ASKED = "the run did not ask for it"
+UNREST = "times had not come to rest when {} of {} blocks began"
 
 
 class Found:
@@ -89,7 +90,15 @@ def figure_of(
         time = statistics.estimate(blocks)
     except OptionError as error:
         return replace(figure, verdict="mistrusted", reason=str(error))
-    return replace(figure, time=time, ratio=compared(blocks, opposite))
+    notes = [*cell.notes, *_unrest(blocks)]
+    return replace(figure, notes=notes, time=time, ratio=compared(blocks, opposite))
+
+
+def _unrest(blocks: list[Block]) -> Iterator[str]:
+    """Say so where most blocks began before the times of the warm-up had come to rest."""
+    restless = sum(not block.stationary for block in blocks)
+    if 2 * restless > len(blocks):
+        yield UNREST.format(restless, len(blocks))
 
 
 def compared(theirs: list[Block], ours: list[Block]) -> Ratio | None:

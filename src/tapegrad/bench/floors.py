@@ -1,0 +1,187 @@
+"""The least that a call can take on this machine, whoever makes it.
+
+Two things are known without asking a worker: how many bytes its results have, and, of products and
+convolutions, how many operations they take. A time below either was not spent on the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from tapegrad.bench import terms, units
+from tapegrad.worker.case import Case
+
+AnyArray = NDArray[Any]
+
+#: A processor may write results this many times faster than the driver copies as many bytes.
+WRITE_FACTOR = 8.0
+#: A processor may multiply this many times faster than NumPy does here, and at least at this rate,
+#: thrice that of any so far (64 operations a cycle at 5 GHz): NumPy's library may be a slow one,
+#: and some algorithms need fewer operations.
+FLOPS_FACTOR = 10.0
+LEAST_FLOPS = 1e12
+#: The same of a GPU, bytes and operations a second: several times those of the fastest so far.
+GPU_BYTES, GPU_FLOPS = 2e13, 4e15
+#: What is copied and multiplied to find out, and how often.
+MOST_COPIED = 1 << 26
+SIDE = 256
+RUNS = 5
+#: Elements of a result that are looked for among the inputs.
+SAMPLE = 16
+#: Operators whose numbers are sums of products, of as many terms as `tapegrad.bench.terms` tells.
+PRODUCTS = (
+    "matmul",
+    "bmm",
+    "linear",
+    "conv1d",
+    "conv2d",
+    "conv2d_depthwise",
+    "conv2d_dilated",
+    "conv2d_grouped",
+    "conv2d_pointwise",
+    "conv2d_strided",
+    "conv2d_wide",
+)
+ATTENTION = "scaled_dot_product_attention"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least seconds of a call, and what they are needed for."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a call has to do: bytes to write, and operations of a type where they are known."""
+
+    nbytes: int
+    operations: float
+    dtype: str
+
+    def floor(self, threads: int, device: str) -> Floor:
+        """Return the least time in which anybody does it."""
+        found = self._writing(threads, device), self._multiplying(threads, device)
+        return max(found, key=lambda each: each.seconds)
+
+    def _writing(self, threads: int, device: str) -> Floor:
+        amount = f"{units.size(self.nbytes)} of results"
+        if device == "cuda":
+            return Floor(self.nbytes / GPU_BYTES, f"no GPU writes {amount} so fast")
+        needed = copying(self.nbytes)
+        reason = f"to copy {amount} takes {units.seconds(needed)} here"
+        return Floor(needed / (WRITE_FACTOR * threads), reason)
+
+    def _multiplying(self, threads: int, device: str) -> Floor:
+        if not self.operations:
+            return Floor(0.0, "")
+        amount = f"{units.number(self.operations / 1e6)} million operations"
+        if device == "cuda":
+            return Floor(self.operations / GPU_FLOPS, f"no GPU does {amount} so fast")
+        rate = multiplying(self.dtype)
+        fastest = max(FLOPS_FACTOR * rate, LEAST_FLOPS) * threads
+        needed = units.seconds(self.operations / rate)
+        return Floor(self.operations / fastest, f"{amount} take NumPy {needed} here")
+
+
+def operations(case: Case, phase: str, outputs: int) -> float:
+    """Return the operations of a phase, zero where they are not known.
+
+    A gradient takes at least as many as the forward go with its `outputs` numbers.
+
+    Example:
+        >>> from tapegrad.worker.case import Array
+        >>> product = Case("operator", "matmul", (Array("a", (2, 3)), Array("b", (3, 4))))
+        >>> operations(product, "forward", outputs=8), operations(product, "step", outputs=8)
+        (48.0, 96.0)
+
+    """
+    once = case.flops or 2.0 * outputs * _terms(case)
+    return 2 * once if phase == "step" else once
+
+
+def _terms(case: Case) -> int:
+    """Return the products behind a number; of a user's own function only the name is known."""
+    if case.level != "operator" or not case.reduction:
+        return 0
+    shapes = {each.name: each.shape for each in case.inputs}
+    with suppress(KeyError, IndexError):  # a suite may call its inputs otherwise
+        if case.op == ATTENTION:
+            return 2 * shapes["k"][-2]
+        if case.op in PRODUCTS:
+            return terms.terms(case.op, shapes, case.attrs)
+    return 0
+
+
+def written(
+    results: Mapping[str, AnyArray], truth: Mapping[str, AnyArray], given: Iterable[AnyArray]
+) -> int:
+    """Add up the bytes of those results that no view of the given arrays could show.
+
+    Example:
+        >>> x = np.arange(6.0).reshape(2, 3) + 2
+        >>> written({"output0": x.T}, {"output0": x.T}, [x])
+        0
+        >>> written({"output0": x**2}, {"output0": x**2}, [x])
+        48
+
+    """
+    sources = list(given)
+    return sum(
+        array.nbytes
+        for name, array in results.items()
+        if name in truth and not _may_be_a_view(truth[name], sources)
+    )
+
+
+def _may_be_a_view(array: AnyArray, sources: list[AnyArray]) -> bool:
+    """Tell whether parts repeat, or some elements are all given ones, zero or one."""
+    flat = array.reshape(-1)
+    sample = flat[:: max(1, flat.size // SAMPLE)]
+    if len(np.unique(sample)) < len(sample) or any(
+        np.array_equal(array.take(0, axis), array.take(-1, axis))
+        for axis, side in enumerate(array.shape)
+        if side > 1
+    ):
+        return True
+    return all(
+        element in (0, 1) or any(np.any(source == element) for source in sources)
+        for element in sample
+    )
+
+
+def copying(nbytes: int) -> float:
+    """Measure what copying so many bytes takes, less what any call takes."""
+    source = np.ones(min(nbytes, MOST_COPIED), dtype=np.uint8)
+    target = np.zeros_like(source)
+    first, second = source[:1], target[:1]
+    whole = _best(lambda: np.copyto(target, source)) - _best(lambda: np.copyto(second, first))
+    return max(0.0, whole) * nbytes / max(len(source), 1)
+
+
+@cache
+def multiplying(dtype: str) -> float:
+    """Measure how many operations a second a matrix product does on one processor."""
+    matrix = np.ones((SIDE, SIDE), dtype=dtype)
+    with threadpool_limits(1):
+        return 2 * SIDE**3 / _best(lambda: matrix @ matrix)
+
+
+def _best(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
