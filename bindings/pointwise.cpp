@@ -430,7 +430,8 @@ void bind_pointwise(nb::module_& m) {
 #define OUT ", out: " ANY_ARRAY " | None = None) -> " ANY_ARRAY
     p.def("map1", &map1, nb::arg("op"), nb::arg("a").none(), nb::arg("out") = nb::none(),
           nb::sig("def map1(op: int, a: typing.Any" OUT), "An operation of one operand.");
-    p.def("map2", &map2, nb::arg("op"), nb::arg("a").none(), nb::arg("b").none(), nb::arg("out") = nb::none(),
+    p.def("map2", &map2, nb::arg("op"), nb::arg("a").none(), nb::arg("b").none(),
+          nb::arg("out") = nb::none(),
           nb::sig("def map2(op: int, a: typing.Any, b: typing.Any" OUT),
           "An operation of two operands, broadcast.");
     p.def("select", &select, nb::arg("c"), nb::arg("a"), nb::arg("b"), nb::arg("out") = nb::none(),
