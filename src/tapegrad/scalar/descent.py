@@ -97,6 +97,8 @@ def whole(name: str, number: int, least: int) -> int:
         raise OptionError(f"minimize: expected {name} to be an integer, got {number!r}") from None
     if count < least:
         raise OptionError(f"minimize: expected {name} of at least {least}, got {count}")
+    if count >= 2**63:
+        raise OptionError(f"minimize: expected {name} below 2**63, got {count}")
     return count
 
 
