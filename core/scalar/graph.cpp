@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <iterator>
 
 #include "../errors.h"
 #include "kernels.h"
@@ -65,9 +66,12 @@ NodeId Graph::input(std::string name) {
 NodeId Graph::placeholder() { return push({op_arity(Op::input, 0), no_node, 0, 0}); }
 
 NodeId Graph::constant(double value) {
-    auto bits = std::bit_cast<std::uint64_t>(value);
-    return intern(
-        {op_arity(Op::constant, 0), static_cast<NodeId>(bits), static_cast<NodeId>(bits >> 32), 0});
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    Recent& recent = recent_[(bits >> 50) % std::size(recent_)];
+    if (recent.id == no_node || recent.bits != bits)
+        recent = {bits, intern({op_arity(Op::constant, 0), static_cast<NodeId>(bits),
+                                static_cast<NodeId>(bits >> 32), 0})};
+    return recent.id;
 }
 
 NodeId Graph::unary(Op op, NodeId a) {

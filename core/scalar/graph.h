@@ -174,6 +174,12 @@ class Graph {
 
     std::vector<Node> nodes_;
     std::vector<NodeId> pool_;
+    /// Numbers that were asked for last: derivatives ask for the same few again and again.
+    struct Recent {
+        std::uint64_t bits = 0;
+        NodeId id = no_node;
+    };
+    Recent recent_[8];
     std::vector<NodeId> table_;  ///< open addressing, at most half full
     std::size_t interned_ = 0;
     std::vector<NodeId> inputs_;
