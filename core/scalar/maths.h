@@ -53,6 +53,7 @@ inline bool is_opposed(double rest, double b) { return rest != 0 && (rest < 0) !
 /// a - b * floor(a / b) without the rounding of the quotient, as Python's a % b.
 inline double remainder_of(double a, double b) {
     const double rest = ::fmod(a, b);
+    if (rest == 0) return ::copysign(0.0, b);
     return is_opposed(rest, b) ? rest + b : rest;
 }
 

@@ -61,6 +61,7 @@ FUNCTIONS = {
     "minimum": "$T ${name}_minimum($T a, $T b) { return a != a || a < b ? a : b; }",
     "remainder": "$T ${name}_remainder($T a, $T b) {\n"
     "    const double rest = fmod(a, b);\n"
+    "    if (rest == 0) return copysign$f(0, b);\n"
     "    return ($T)(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);\n}",
     "floor_divide": "$T ${name}_floor_divide($T a, $T b) {\n"
     "    if (b == 0) return a / b;\n"
