@@ -53,14 +53,16 @@ def number_in(file: Path) -> int:
 
 
 def gone(number: int) -> bool:
-    """Tell whether a process has ended, or does so at once."""
-    try:
-        psutil.Process(number).wait(timeout=10)
-    except psutil.NoSuchProcess:
-        return True
-    except psutil.TimeoutExpired:
-        return False
-    return True
+    """Tell whether a process has ended, or does so soon; nobody may have taken note of its end."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        try:
+            if psutil.Process(number).status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.01)
+    return False
 
 
 @LINUX
