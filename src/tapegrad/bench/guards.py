@@ -368,7 +368,7 @@ def fresh(probe: Probe) -> Finding | None:
 def feeding(probe: Probe) -> Finding | None:
     """Demand that taking inputs costs no more than that, and the forward pass that it may run."""
     first, _ = probe.sets
-    loading = min(_undisturbed(probe, first.load)[0] for _ in range(ATTEMPTS))
+    loading = min(_undisturbed(probe, first.load)[1] for _ in range(ATTEMPTS))
     count = len(first.arrays) + len(first.cotangents)
     allowed = FEED_FACTOR * loading + FEED_SLACK * count + _upload(probe)
     for _ in range(ATTEMPTS):
@@ -532,4 +532,4 @@ def _undisturbed(probe: Probe, action: Callable[[], object]) -> tuple[float, flo
     elapsed = time.perf_counter() - start
     waited = probe.worker.waited() + machine.waited() - before
     beside = time.perf_counter() - begun - elapsed
-    return elapsed - max(0.0, waited - beside), elapsed
+    return max(0.0, elapsed - max(0.0, waited - beside)), elapsed
