@@ -298,7 +298,7 @@ def clock(probe: Probe) -> Finding | None:
         least, most, slack = _per_call_by_driver(probe, seconds, most)
         reported, believed = probe.reported, probe.believed
         enough = least <= min(FACTOR * reported, probe.factor * believed) + slack
-        if enough and (probe.stored is not None or reported <= FACTOR * (most + slack)):
+        if enough and (probe.stored is not None or reported <= FACTOR * most + slack):
             return None
         probe.doubt()
     return _mistrust(most, "by the driver's clock", min(reported, believed))
@@ -368,12 +368,12 @@ def fresh(probe: Probe) -> Finding | None:
 def feeding(probe: Probe) -> Finding | None:
     """Demand that taking inputs costs no more than that, and the forward pass that it may run."""
     first, _ = probe.sets
+    loading = min(_undisturbed(probe, first.load)[1] for _ in range(ATTEMPTS))
+    count = len(first.arrays) + len(first.cotangents)
+    allowed = FEED_FACTOR * loading + FEED_SLACK * count + _upload(probe)
     for _ in range(ATTEMPTS):
         found = _undisturbed(probe, lambda: first.feed(probe.worker))[0]
-        loading = _undisturbed(probe, first.load)[0]
-        count = len(first.arrays) + len(first.cotangents)
-        allowed = FEED_FACTOR * loading + FEED_SLACK * count
-        if found <= allowed + FACTOR * _forward_pass(probe) + _upload(probe):
+        if found <= allowed + FACTOR * _forward_pass(probe):
             return None
     return Finding(
         "mistrusted",
@@ -476,8 +476,8 @@ def _per_call_by_driver(
     """Divide the difference of a longer and a shorter loop by the calls between them.
 
     The fastest of several loops counts: what else runs on the machine only ever adds time. Returns
-    the time without and with what the worker waited for a processor: its own threads may have
-    caused that, or others; and by how much either may be off.
+    that without what was waited for a processor; what a call of the longer loop took with it, since
+    its own threads may have caused that, or others; and by how much the first may be off.
     """
     longest = max(probe.reported, expected)
     extra = CALL_SLACK[probe.device]
@@ -487,12 +487,11 @@ def _per_call_by_driver(
     calls = max(1, min(probe.calls(seconds), int(seconds / longest)))
     short = [_loop(probe, calls) for _ in range(ATTEMPTS)]
     long = [_loop(probe, 3 * calls) for _ in range(ATTEMPTS)]
-    least, most = (
-        min(times) - min(others)
-        for times, others in zip(zip(*long, strict=True), zip(*short, strict=True), strict=True)
+    (net, elapsed), (net_of_short, elapsed_of_short) = (
+        [min(times) for times in zip(*loops, strict=True)] for loops in (long, short)
     )
-    slack = LOOP_SLACK / (2 * calls) + extra
-    return max(0.0, min(least, most)) / (2 * calls), max(0.0, least, most) / (2 * calls), slack
+    least = min(net - net_of_short, elapsed - elapsed_of_short)
+    return least / (2 * calls), elapsed / (3 * calls), LOOP_SLACK / (2 * calls) + extra
 
 
 def _cores(probe: Probe) -> float:
@@ -522,8 +521,15 @@ def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
 
 
 def _undisturbed(probe: Probe, action: Callable[[], object]) -> tuple[float, float]:
-    """Time an action, without and with what worker and driver waited for a processor."""
-    before, start = probe.worker.waited() + machine.waited(), time.perf_counter()
+    """Time an action, without and with what worker and driver waited for a processor.
+
+    They may have waited beside it, too, while the system was asked for that.
+    """
+    begun = time.perf_counter()
+    before = probe.worker.waited() + machine.waited()
+    start = time.perf_counter()
     action()
     elapsed = time.perf_counter() - start
-    return elapsed - (probe.worker.waited() + machine.waited() - before), elapsed
+    waited = probe.worker.waited() + machine.waited() - before
+    beside = time.perf_counter() - begun - elapsed
+    return max(0.0, elapsed - max(0.0, waited - beside)), elapsed

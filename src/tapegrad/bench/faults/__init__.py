@@ -36,7 +36,7 @@ LONG_PRODUCT = _matmul(640)
 #: What is remembered or put off here no floor tells: a sorted array holds its input's elements.
 SORTING = _sort(1 << 16)
 #: The same, of some tens of microseconds, and so long that most calls are made in blocks.
-SHORT_SORTING = _sort(1 << 11)
+SHORT_SORTING = _sort(1 << 12)
 FREQUENT_SORTING = _sort(1 << 13)
 #: So little work that taking the inputs hides it.
 PAIRS = Case("operator", "mul", tuple(Array(name, (1024, 1024)) for name in ("x", "y")))
@@ -132,8 +132,8 @@ FAULTS = (
         "clocks",
     ),
     Fault(
-        "leaves the slack out",
-        "takes some microseconds off each call",
+        "tells a tenth",
+        "tells a tenth of a microsecond's call",
         "clocks",
         "clock",
         case=SHORT,
