@@ -416,7 +416,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
         (("bench", "run", "--resume", "r", "--rounds", "2"), "leave out --rounds"),
         (("bench", "list", "operator"), "Did you mean operators"),
         (("bench", "frameworks", "install", "pytorch"), "Did you mean torch"),
-        (("bench", "frameworks", "install", "nosuch"), "There is no framework 'nosuch'. There are"),
+        (("bench", "frameworks", "install", "nosuch"), "There is no framework 'nosuch'. A path"),
         (("bench", "report", "--format", "mdd"), "Did you mean md"),
         (("bench", "report", "none"), "the store is empty"),
         (("bench", "report", "none.json"), "cannot be read"),
