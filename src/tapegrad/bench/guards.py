@@ -521,15 +521,9 @@ def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
 
 
 def _undisturbed(probe: Probe, action: Callable[[], object]) -> tuple[float, float]:
-    """Time an action, without and with what worker and driver waited for a processor.
-
-    They may have waited beside it, too, while the system was asked for that.
-    """
-    begun = time.perf_counter()
-    before = probe.worker.waited() + machine.waited()
-    start = time.perf_counter()
+    """Time an action, without and with what worker and driver waited for a processor."""
+    before, start = probe.worker.waited() + machine.waited(), time.perf_counter()
     action()
     elapsed = time.perf_counter() - start
     waited = probe.worker.waited() + machine.waited() - before
-    beside = time.perf_counter() - begun - elapsed
-    return max(0.0, elapsed - max(0.0, waited - beside)), elapsed
+    return max(0.0, elapsed - waited), elapsed
