@@ -132,8 +132,8 @@ FAULTS = (
         "clocks",
     ),
     Fault(
-        "tells a tenth",
-        "tells a tenth of a microsecond's call",
+        "tells a twentieth",
+        "tells a twentieth of a microsecond's call",
         "clocks",
         "clock",
         case=SHORT,

@@ -17,7 +17,7 @@ ADAPTERS = {
     "lazy each time": "LazyEachTime",
     "lazy in part": "LazyInPart",
     "lazy later": "LazyLater",
-    "tells a tenth": "TellsATenth",
+    "tells a twentieth": "TellsATwentieth",
     "stale longer": "StaleLonger",
     "stale shorter": "StaleShorter",
     "stale later": "StaleLater",
@@ -131,12 +131,12 @@ class LazyLater(Honest):
     make = _DeferredLater
 
 
-class TellsATenth(Honest):
+class TellsATwentieth(Honest):
     """Tells a part of its time: of a short call, that is less than a message takes."""
 
     def elapsed(self, call: Call, calls: int) -> float:
         """Time calls, and tell less."""
-        return 0.1 * super().elapsed(call, calls)
+        return 0.05 * super().elapsed(call, calls)
 
 
 class _Stale(Honest):
