@@ -115,11 +115,12 @@ void bind_derivatives(nb::module_& m) {
     "tuple[numpy.typing.NDArray[numpy.int32], numpy.typing.NDArray[numpy.int32], " \
     "numpy.typing.NDArray[typing.Any], int]"
     m.def("sparse_jacobian", &jacobian, nb::arg("outputs"), nb::arg("wrt"), nb::arg("forward"),
-          nb::sig("def sparse_jacobian(outputs: collections.abc.Sequence[Var], wrt: "
-                  "collections.abc.Sequence[Var], forward: bool | None) -> " SPARSE),
+          nb::sig("def sparse_jacobian(outputs: numpy.typing.NDArray[typing.Any], wrt: "
+                  "numpy.typing.NDArray[typing.Any], forward: bool | None) -> " SPARSE),
           "Rows, columns and Vars of the derivatives that may be other than 0, and sweeps taken.");
     m.def("sparse_hessian", &hessian, nb::arg("output"), nb::arg("wrt"),
-          nb::sig("def sparse_hessian(output: Var, wrt: collections.abc.Sequence[Var]) -> " SPARSE),
+          nb::sig("def sparse_hessian(output: Var, wrt: numpy.typing.NDArray[typing.Any]) "
+                  "-> " SPARSE),
           "The same of the second derivatives of one Var.");
 }
 

@@ -15,7 +15,7 @@ X = RNG.standard_normal((64, 48)).astype(np.float32)
 Y = RNG.standard_normal((64, 48)).astype(np.float32)
 EXACT = X.astype(np.float64)
 
-VIEWS = {
+VIEWS: dict[str, np.ndarray] = {
     "transposed": EXACT.T,
     "a part": EXACT[3:9, ::2],
     "spread": np.broadcast_to(EXACT[:1], (64, 48)),
@@ -26,7 +26,7 @@ VIEWS = {
     "sorted": np.sort(EXACT, axis=None),
     "a number": np.float64(X[3, 4]).reshape(()),
 }
-COMPUTED = {
+COMPUTED: dict[str, np.ndarray] = {
     "a sum": EXACT + Y,
     "a function": np.tanh(EXACT),
     "a factor": EXACT * 1.0001,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -17,7 +19,7 @@ def drawn() -> np.ndarray:
     return RNG.standard_normal(SHAPE)
 
 
-IN_ORDER = {
+IN_ORDER: dict[str, Callable[[], np.ndarray]] = {
     "sorted": lambda: np.sort(drawn(), axis=None).reshape(SHAPE),
     "falling": lambda: -np.sort(drawn(), axis=None).reshape(SHAPE),
     "sorted down the columns": lambda: np.sort(drawn(), axis=None).reshape(SHAPE[::-1]).T,
@@ -25,7 +27,7 @@ IN_ORDER = {
     "each number twice": lambda: np.repeat(drawn().ravel(), 2),
     "zeros first": lambda: np.sort(RNG.random(SHAPE) < 0.3, axis=None).astype(float),
 }
-DRAWS = {
+DRAWS: dict[str, Callable[[], np.ndarray]] = {
     "normal": drawn,
     "uniform": lambda: RNG.random(SHAPE),
     "zero or one": lambda: (RNG.random(SHAPE) < 0.3).astype(float),

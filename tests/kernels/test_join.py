@@ -57,7 +57,7 @@ def test_large_small_and_empty_ones() -> None:
         (lambda x: _tensor.stack((x, x[:1]), 0), ShapeError, "agree in all dimensions"),
         (lambda x: _tensor.stack((x, x[0]), 0), ShapeError, "agree in all dimensions"),
         (lambda x: _tensor.stack((np.ones((1,) * 32),), 0), ShapeError, "at most 32 dimensions"),
-        (lambda x: _tensor.cat((x, 1.0), 0), DTypeError, "expected an array"),
+        (lambda x: _tensor.cat((x, 1.0), 0), DTypeError, "expected an array"),  # type: ignore[arg-type]
         (lambda x: _tensor.cat((x.astype(complex),), 0), DTypeError, "complex128"),
     ],
 )

@@ -304,11 +304,11 @@ def test_what_makes_no_sense_raises_an_error_of_ours(expression: str) -> None:
 
 def test_what_is_not_there_says_what_to_use() -> None:
     with pytest.raises(AttributeError, match="no GPU"):
-        tg.ones(2).cuda()
+        tg.ones(2).cuda()  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"tg\.remainder"):
-        _ = tg.fmod
+        _ = tg.fmod  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):
-        _ = tg.ones(2).nonsense
+        _ = tg.ones(2).nonsense  # type: ignore[attr-defined]
     assert not hasattr(tg.ones(2), "nonsense")
     from tapegrad.tensors.absent import INSTEAD
 

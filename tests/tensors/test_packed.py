@@ -45,11 +45,11 @@ CHANGES: dict[str, Callable[[Any, Any], Any]] = {
         layer.weight.detach().numpy(), 2, out=layer.weight.detach().numpy()
     ),
     "asarray": lambda layer, x: np.asarray(layer.weight).fill(0.5),
-    "dlpack": lambda layer, x: np.from_dlpack(layer.weight.detach()).__imul__(2),
+    "dlpack": lambda layer, x: np.from_dlpack(layer.weight.detach()).fill(0.25),
     "another type and back": lambda layer, x: layer.double().float(),
     "init": lambda layer, x: nn.init.ones_(layer.weight),
 }
-LAYERS = {
+LAYERS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "linear": (lambda: nn.Linear(48, 40), (20, 48)),
     "conv2d": (lambda: nn.Conv2d(16, 32, 3, padding=1), (1, 16, 9, 9)),
 }
