@@ -24,7 +24,7 @@ VIEWS: dict[str, np.ndarray] = {
     "kept or zero": np.maximum(EXACT, 0),
     "true or false": (EXACT > 0).astype(float),
     "sorted": np.sort(EXACT, axis=None),
-    "a number": np.float64(X[3, 4]).reshape(()),
+    "a number": np.array(X[3, 4], np.float64),
 }
 COMPUTED: dict[str, np.ndarray] = {
     "a sum": EXACT + Y,
