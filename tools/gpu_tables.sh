@@ -73,7 +73,7 @@ compile_one() {
     # shellcheck disable=SC2086  options are words
     "$python" -m tapegrad.cli bench run "$suite" --frameworks "$names" --filter "$cases" $options \
         --device "$DEVICE" --threads "$(nproc)" --processes 1 --rounds 1 --block 0.001 \
-        --timeout 160 --store "$(mktemp -d)/warm.sqlite" >/dev/null 2>&1
+        --timeout 160 --store "$(mktemp -d -p "$warm")/results.sqlite" >/dev/null 2>&1
     local code=$?
     echo "== $(date +%T) compiled $1 (code $code)"
 }
@@ -81,10 +81,11 @@ compile_one() {
 "$python" -m tapegrad.cli bench machine || exit 1
 if [ -n "${WARM:-}" ]; then
     export -f compile_one
-    export python DEVICE=$device
+    warm=$(mktemp -d "$work/warm.XXXXXXXXXX") # a name that only these runs have in their commands
+    export python warm DEVICE=$device
     printf '%s\0' "${compiled[@]}" |
         timeout -s INT -k 10 "$WARM" xargs -0 -P "$(($(nproc) * 3 / 4))" -I{} bash -c 'compile_one "{}"'
-    pkill -9 -f warm.sqlite
+    pkill -9 -f "$warm"
 fi
 for entry in "${suites[@]}"; do
     read -r seconds suite options <<<"$entry"

@@ -304,7 +304,7 @@ def composed() -> Results:
     ]
     results = results_of([case, first, second], found)
     results.cells = [
-        msgspec.structs.replace(cell, notes=["fused by XLA"])
+        msgspec.structs.replace(cell, notes=["compiled by XLA"])
         if (cell.case, cell.framework) == (case.key, "jax")
         else cell
         for cell in results.cells
@@ -318,7 +318,7 @@ def test_fused_operators_are_set_against_the_sum_of_their_parts(composed: Result
     assert texts(torch)[2:4] == ["torch", "3.03 ms ±0.9%"]
     assert texts(torch)[4].startswith("4.04 ms")
     assert texts(torch)[5].startswith("1.33× faster")
-    assert texts(jax)[3:] == [texts(jax)[3], "unsupported", "no ratio", "fused by XLA"]
+    assert texts(jax)[3:] == [texts(jax)[3], "unsupported", "no ratio", "compiled by XLA"]
     row = report_on(composed).fused[1]
     assert "relu" in row.parts.reason
     assert "'add_relu 32x64 32x64,add 32x64 32x64,relu 32x64'" in row.command

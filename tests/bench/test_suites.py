@@ -115,7 +115,7 @@ def test_fused_calls_give_what_their_parts_in_numpy_give(bench: Bench) -> None:
     assert notes["torch", "add_relu", "inference"] == "fused: torch._add_relu"
     assert notes["torch", "add_relu", "step"] == "composed"  # it cannot be differentiated
     assert notes["torch", "conv2d_batch_norm", "step"] == "composed"
-    assert {note for (name, *_), note in notes.items() if name == "jax"} == {"fused by XLA"}
+    assert {note for (name, *_), note in notes.items() if name == "jax"} == {"compiled by XLA"}
 
 
 PROFILED = """

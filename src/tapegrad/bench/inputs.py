@@ -66,11 +66,13 @@ def _draw(array: Array, dtype: str, rng: np.random.Generator) -> NDArray[Any]:
             values = rng.permutation(np.linspace(-1.0, 1.0, count)).reshape(array.shape)
         case "integers":
             values = rng.integers(array.high, size=array.shape)
+        case "flags":
+            values = rng.random(array.shape) < 0.5
         case other:
             raise MalformedFileError(
                 f"input {array.name}: unknown kind {other!r}; there are normal, uniform, positive, "
-                "distinct and integers."
+                "distinct, integers and flags."
             )
-    if array.scale != 1.0:
+    if array.scale != 1.0 and array.kind != "flags":
         values = values * array.scale
     return values.astype(input_dtype(array.kind, dtype))

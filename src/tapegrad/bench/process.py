@@ -268,13 +268,12 @@ class WorkerProcess(Worker):
         """Find out how the worker ended, and clear up after it."""
         code = self._process.wait()
         self.kill()
-        if code < 0:
-            name = signal.Signals(-code).name
-            kind = "oom" if name == "SIGKILL" else "crashed"
-            cause = "killed, most likely for lack of memory" if kind == "oom" else f"died of {name}"
-        else:
-            kind, cause = "crashed", f"ended with exit code {code}"
-        return self._unless_full(WorkerError(kind, f"{cause}{self._last_words()}"))
+        if code == -signal.SIGKILL:  # nothing that it said before can be the reason
+            return self._unless_full(WorkerError("oom", "killed, most likely for lack of memory"))
+        how = (
+            f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        )
+        return self._unless_full(WorkerError("crashed", f"{how}{self._last_words()}"))
 
     def _unless_full(self, error: WorkerError) -> BenchError:
         """Return what really went wrong where there is no room for results: it is not its fault."""

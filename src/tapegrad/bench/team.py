@@ -72,9 +72,14 @@ class ProcessTeam:
             device=self.device,
             timeout=self.timeout,
         )
-        if self.device not in worker.hello["devices"]:
+        devices = worker.hello["devices"]
+        if self.device not in devices:
             worker.close()
-            raise WorkerError("unsupported", f"{self.contender.name} does not run on {self.device}")
+            raise WorkerError(
+                "unsupported",
+                f"{self.contender.name} does not run on {self.device} here: leave it out, or give "
+                f"a device that it does run on ({', '.join(devices) or 'there is none here'})",
+            )
         return worker
 
 

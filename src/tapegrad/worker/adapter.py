@@ -84,7 +84,7 @@ class Adapter(ABC):
     missing: Mapping[str, str] = {}
     #: Fused operator (`tapegrad.worker.networks.fused`) -> the framework's own way to do it.
     fused: Mapping[str, Fused] = {}
-    #: What fuses operators that have no call of their own, as "XLA"; empty where nothing does.
+    #: What compiles operators that have no call of their own, as "XLA"; empty where nothing does.
     compiler: str = ""
     devices: Sequence[str] = ("cpu",)
     dtypes: Sequence[str] = ("float32", "float64")
@@ -168,15 +168,18 @@ class Adapter(ABC):
         raise Unsupported("the adapter cannot see which operators this framework runs")
 
     def fused_call(self, case: Case) -> Fused:
-        """Return the framework's own way to do a fused operator, if it has one."""
-        return self.fused.get(case.op, Fused())
+        """Return the framework's own way to do a fused operator, if it has one in that type."""
+        found = self.fused.get(case.op, Fused())
+        return found if case.dtype in found.dtypes else Fused()
 
     def how(self, case: Case, phase: str) -> str:
-        """Say how a fused operator is done in a phase."""
+        """Say how a fused operator is done in a phase; what a compiler fuses is its own choice."""
         own = self.fused_call(case)
         if own.name and phase in own.phases:
             return f"fused: {own.name}"
-        return f"fused by {self.compiler}" if self.compiler else "composed"
+        if own.name and phase == "step" and "forward" in own.phases:
+            return f"fused: {own.name}, forward only"
+        return f"compiled by {self.compiler}" if self.compiler else "composed"
 
     def function(self, case: Case) -> Callable[..., Any]:
         """Return what a case does to its inputs."""
@@ -229,5 +232,5 @@ def named_gradients(names: Sequence[str], gradients: Sequence[AnyArray]) -> dict
 
 
 def input_dtype(kind: str, dtype: str) -> np.dtype[Any]:
-    """Tell the NumPy type of an input: integers stay what they are, others follow the case."""
-    return np.dtype(np.int64 if kind == "integers" else dtype)
+    """Tell the NumPy type of an input: integers and flags stay, others follow the case."""
+    return np.dtype({"integers": "int64", "flags": "bool"}.get(kind, dtype))

@@ -17,7 +17,7 @@ SIZES = ("small", "medium", "large", "skewed")
 PHASES = ("build", "compile", "forward", "backward", "step", "inference")
 DTYPES = ("float32", "float64")
 #: How an input is drawn.
-KINDS = ("normal", "uniform", "positive", "distinct", "integers")
+KINDS = ("normal", "uniform", "positive", "distinct", "integers", "flags")
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class Array:
     shape: tuple[int, ...]
     #: Whether the gradient with respect to it is part of the work.
     grad: bool = True
-    #: `normal`, `uniform` (0 to 1), `positive` (0.5 to 2), `distinct` (no two equal) or `integers`.
+    #: `normal`, `uniform` (0 to 1), `positive` (0.5 to 2), `distinct` (no two equal), `integers` or
+    #: `flags` (true or false).
     kind: str = "normal"
     #: Integers are drawn from 0 up to this, exclusively.
     high: int = 0
@@ -51,9 +52,9 @@ class Array:
             yield f"input {self.name}: scale must be a number above 0, not {self.scale!r}."
 
     def nbytes(self, dtype: str) -> int:
-        """Return its size in a case of a type; integers have 64 bits."""
-        width = 4 if dtype == "float32" and self.kind != "integers" else 8
-        return math.prod(self.shape) * width
+        """Return its size in a case of a type; integers have 64 bits, flags one byte."""
+        widths = {"integers": 8, "flags": 1}
+        return math.prod(self.shape) * widths.get(self.kind, 4 if dtype == "float32" else 8)
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _binary() -> Iterator[Case]:
             yield _operator(op, size, x, y)
         yield _operator("div", size, x, Array("y", shape, kind="positive"))
         yield _operator("pow", size, Array("x", shape, kind="positive"), y)
-        yield _operator("where", size, _given("mask", shape, "integers", 2), x, y)
+        yield _operator("where", size, _given("mask", shape, "flags"), x, y)
     for size, shape in KINKED.items():
         yield _operator("maximum", size, Array("x", shape, kind="distinct"), Array("y", shape))
     for size, (rows, columns) in {**ROWS, "skewed": (100, 100)}.items():

@@ -73,12 +73,14 @@ def _version(contender: Contender) -> str:
     from tapegrad.bench.frameworks import COMPLETE
 
     package = re.split(r"[^\w.-]", next(iter(contender.requires), ""))[0]
-    if package not in (contender.file.stem, contender.name):
+    stem = contender.file.stem
+    if package not in (stem, contender.name) and not package.startswith(f"{stem}-"):
         return ""  # a contender of ours, that only needs the package
     listed = contender.environment / COMPLETE
     if listed.exists():
         lines = (line.partition("==") for line in listed.read_text().splitlines())
-        return next((f"{name} {number}" for name, _, number in lines if name == package), "")
+        versions = {name.replace("_", "-"): number for name, _, number in lines}
+        return f"{package} {versions[package]}" if package in versions else ""
     try:
         return f"{package} {metadata.version(package)}"
     except (metadata.PackageNotFoundError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,8 +129,21 @@ def check_chart(file: Path | None) -> None:
         return
     if file.suffix.lower() != ".png":
         raise BenchError(f"--chart writes PNG: name a file that ends in .png, not {file}.")
+    check_output("--chart", file)
+
+
+def check_output(option: str, file: Path | None) -> None:
+    """Refuse a file that could not be written, before hours are spent on what it holds."""
+    from tapegrad.bench.errors import BenchError
+
+    if file is None:
+        return
     if not file.parent.is_dir():
-        raise BenchError(f"--chart: there is no folder {file.parent}.")
+        raise BenchError(f"{option}: there is no folder {file.parent}.")
+    if file.is_dir():
+        raise BenchError(f"{option}: {file} is a folder; name a file in it.")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise BenchError(f"{option}: {file} may not be written; name another file.")
 
 
 def place_option(store: Store, url: str | None) -> str:

@@ -17,6 +17,7 @@ from tapegrad.cli.bench.options import (
     RoundsOption,
     ThreadsOption,
     check_chart,
+    check_output,
     say,
 )
 
@@ -81,6 +82,7 @@ def profile(
     from tapegrad.bench.profile.page import render
 
     check_chart(chart)
+    check_output("--json", json)
     options = {
         "device": device,
         "threads": threads,

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tapegrad.bench.results import Results
 
 FORMATS = ("term", "md", "json", "csv")
+#: What is written where a file's name does not end in a format's name.
+ENDINGS = {"": "term", "txt": "term"}
 
 
 def report(
@@ -28,7 +30,8 @@ def report(
     format: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="term, md, json or csv. Default: as --output ends, else term."
+            metavar="NAME",
+            help="term, md, json or csv. Default: as --output ends; term for .txt and without.",
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Write to a file.")] = None,
@@ -59,7 +62,7 @@ def _format(name: str | None, output: Path | None) -> str:
     from tapegrad.bench.errors import UnknownNameError
 
     ending = output.suffix.lstrip(".").lower() if output else ""
-    chosen = name or (ending if ending in FORMATS else "term")
+    chosen = name or ENDINGS.get(ending, ending)
     if chosen not in FORMATS:
         raise UnknownNameError("format", chosen, FORMATS)
     return chosen

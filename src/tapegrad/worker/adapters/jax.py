@@ -203,9 +203,10 @@ class Jax(Adapter):
         return evaluations(contender, case, arrays)
 
     def registry(self) -> Mapping[str, Sequence[str]]:
-        """Return the primitives that JAX makes public."""
+        """Return the primitives that JAX makes public; `jit` only calls others."""
         listed = (*vars(primitives).values(), *vars(jax.lax).values())
-        return {"primitives": [*{each.name for each in listed if isinstance(each, Primitive)}]}
+        names = {each.name for each in listed if isinstance(each, Primitive)}
+        return {"primitives": [*names - {"jit", "pjit"}]}
 
     def calls(self, call: Callable[[], Any]) -> set[str]:
         """Return the primitives of what a call traces, also inside of other primitives."""

@@ -12,6 +12,7 @@ from typing import Any
 
 os.environ.setdefault("MXNET_CPU_WORKER_NTHREADS", "1")  # one operator at a time, on all threads
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, base, nd, profiler
 
 from tapegrad.worker import graphs
@@ -74,7 +75,7 @@ class MXNet(Adapter):
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
             inputs[:] = [
-                nd.array(arrays[array.name], dtype=input_dtype(array.kind, case.dtype))
+                nd.array(arrays[array.name], dtype=_dtype(array.kind, case.dtype))
                 for array in case.inputs
             ]
             wrt[:] = [value for array, value in zip(case.inputs, inputs, strict=True) if array.grad]
@@ -204,6 +205,11 @@ def _module(real: str, aliases: Sequence[str]) -> str | None:
     if not all(alias.startswith("_") for alias in aliases):
         return "nd"
     return "np" if base._is_np_op(real) else None
+
+
+def _dtype(kind: str, dtype: str) -> np.dtype[Any]:
+    """Tell the type of an input; flags are bytes, since its calls take no booleans."""
+    return np.dtype(np.uint8) if kind == "flags" else input_dtype(kind, dtype)
 
 
 def _finished(results: Sequence[Any]) -> Sequence[Any]:

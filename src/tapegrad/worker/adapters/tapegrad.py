@@ -37,7 +37,7 @@ from tapegrad.worker.evaluator import (
 from tapegrad.worker.formulas import Formula
 from tapegrad.worker.graphs import Floats, Kind, OpList
 from tapegrad.worker.operators import outputs_of
-from tapegrad.worker.operators.tapegrad import OPERATORS
+from tapegrad.worker.operators.tapegrad import MISSING, OPERATORS
 from tapegrad.worker.owned import Owned
 
 ADAPTERS = {
@@ -93,6 +93,7 @@ class Tapegrad(Adapter):
     """Operators on tensors, one by one; of graphs, one call of the program for each point."""
 
     operators = OPERATORS
+    missing = MISSING
     #: What it computes in, if not in float64.
     precision: str | None = None
     ops_per_call = 1_000_000

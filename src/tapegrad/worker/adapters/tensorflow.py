@@ -162,7 +162,7 @@ class TensorFlow(Adapter):
                 "step": Phase(both_owned),
             }
         feed(arrays, [])
-        turned = case.level == "operator" and case.op in TRANSPOSED
+        turned = case.level == "operator" and case.dtype in TRANSPOSED.get(case.op, ())
         notes = ["transposed to channels last and back"] if turned else []
         return Work(phases=phases, feed=feed, arrays=read, notes=notes)
 
@@ -212,8 +212,11 @@ def _demand_doubles(case: Case) -> None:
 
 
 def _address(tensor: Any) -> int:
-    """Return where a tensor's memory begins; its array shares it, a single number has none."""
-    array = tensor._numpy()
+    """Return where a tensor's memory begins; its array shares it.
+
+    A single number has none, and what is only traced has not yet.
+    """
+    array = tensor._numpy() if hasattr(tensor, "_numpy") else None
     return int(array.ctypes.data) if isinstance(array, np.ndarray) else id(tensor)
 
 

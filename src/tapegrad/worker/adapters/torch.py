@@ -190,11 +190,10 @@ class Torch(Adapter):
         return int(torch.cuda.max_memory_allocated()) if self.device == "cuda" else None
 
     def fused_call(self, case: Case) -> Fused:
-        """Return a fused call, which all are for float32 on the CPU and most by oneDNN."""
+        """Return a fused call, which all are for the CPU and most by oneDNN."""
         found = super().fused_call(case)
-        usable = case.dtype == "float32" and self.device == "cpu"
         available = "mkldnn" not in found.name or torch.backends.mkldnn.enabled
-        return found if usable and available else Fused()
+        return found if self.device == "cpu" and available else Fused()
 
     def registry(self) -> Mapping[str, Sequence[str]]:
         """Return ATen's public operators that change nothing and give tensors."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from tapegrad.worker.case import PHASES
+from tapegrad.worker.case import DTYPES, PHASES
 
 
 class Fused(NamedTuple):
@@ -29,10 +29,15 @@ class Fused(NamedTuple):
     call: Callable[..., Any] | None = None
     #: Where it does so; in other phases the parts are called one after the other.
     phases: Sequence[str] = PHASES
+    #: The types it has; in others the parts are called one after the other.
+    dtypes: Sequence[str] = DTYPES
 
 
 #: Phases of calls that cannot be differentiated.
 INFERENCE = ("inference",)
+#: Phases of calls whose gradients are those of the parts.
+FORWARD = ("forward", "inference")
+FLOAT32 = ("float32",)
 
 
 def outputs_of(result: Any) -> tuple[Any, ...]:

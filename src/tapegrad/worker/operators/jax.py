@@ -278,7 +278,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "mish": jax.nn.mish,
     "glu": lambda x, dim: jax.nn.glu(x, dim),
     # selection
-    "where": lambda mask, x, y: jnp.where(mask > 0, x, y),
+    "where": jnp.where,
     "clip": jnp.clip,
     # reductions
     "sum": lambda x, dim: x.sum(axis=dim),

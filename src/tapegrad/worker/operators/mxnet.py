@@ -13,7 +13,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
 
-from tapegrad.worker.operators import Fused, updates
+from tapegrad.worker.operators import FLOAT32, Fused, updates
 
 #: Why an operator is not in the table.
 MISSING = {
@@ -492,18 +492,11 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
 }
 
 
-#: In one call, which has float32 only.
-_batch_norm_relu = _by_type(
-    lambda x, weight, bias, eps: _batch_norm(x, weight, bias, eps, nd.contrib.BatchNormWithReLU),
-    lambda x, weight, bias, eps: nd.relu(_batch_norm(x, weight, bias, eps)),
-)
-
-
 def _conv2d_batch_norm_relu(
     x: Any, weight: Any, gamma: Any, beta: Any, stride: int, padding: int, eps: float
 ) -> Any:
     convolved = _conv(x, weight, stride=stride, padding=padding)
-    return _batch_norm_relu(convolved, gamma, beta, eps=eps)
+    return _batch_norm(convolved, gamma, beta, eps, nd.contrib.BatchNormWithReLU)
 
 
 def _softmax_cross_entropy(x: Any, target: Any) -> Any:
@@ -514,8 +507,9 @@ def _softmax_cross_entropy(x: Any, target: Any) -> Any:
 #: What there is of fused calls.
 FUSED: Mapping[str, Fused] = {
     "conv2d_batch_norm_relu": Fused(
-        "nd.contrib.BatchNormWithReLU after a convolution, in float32",
+        "nd.contrib.BatchNormWithReLU, after the convolution",
         _conv2d_batch_norm_relu,
+        dtypes=FLOAT32,
     ),
     "softmax_cross_entropy": Fused("nd.softmax_cross_entropy", _softmax_cross_entropy),
 }

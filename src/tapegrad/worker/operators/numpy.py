@@ -305,7 +305,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "mish": lambda x: x * np.tanh(_softplus(x)),
     "glu": _glu,
     # selection
-    "where": lambda mask, x, y: np.where(mask > 0, x, y),
+    "where": np.where,
     "clip": np.clip,
     # reductions
     "sum": lambda x, dim: x.sum(axis=dim),

@@ -9,6 +9,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import tapegrad.tensors as tg
+from tapegrad import scalar
+from tapegrad.worker.adapter import Unsupported
+from tapegrad.worker.operators import updates
+
+#: Why an operator is not in the table.
+MISSING = {
+    "hardswish": "tapegrad.nn.functional has no hardswish",
+    "mish": "tapegrad.nn.functional has no mish",
+    "glu": "tapegrad.nn.functional has no glu",
+    "conv1d": "tapegrad.nn.functional has no conv1d",
+    "conv_transpose2d": "tapegrad.nn.functional has no conv_transpose2d",
+    "max_pool1d": "tapegrad.nn.functional has no max_pool1d",
+    "avg_pool1d": "tapegrad.nn.functional has no avg_pool1d",
+    "upsample_nearest2d": "tapegrad.nn.functional has no interpolate",
+    "instance_norm": "tapegrad.nn.functional has no instance_norm",
+    "group_norm": "tapegrad.nn.functional has no group_norm",
+    "rms_norm": "tapegrad.nn.functional has no rms_norm",
+    "l2_normalize": "tapegrad.nn.functional has no normalize",
+    "softmin": "tapegrad.nn.functional has no softmin",
+    "huber_loss": "tapegrad.nn.functional has no huber_loss",
+    "kl_div": "tapegrad.nn.functional has no kl_div",
+    "cosine_similarity": "tapegrad.nn.functional has no cosine_similarity",
+    "random_exponential": "tapegrad has no exponential distribution",
+    "lstm_cell": "tapegrad.nn has no LSTMCell",
+    "gru_cell": "tapegrad.nn has no GRUCell",
+}
 
 
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
@@ -46,6 +72,29 @@ def _momentum(p: Any, g: Any, v: Any, lr: Any, momentum: Any, nesterov: Any) -> 
     return p - lr * (nesterov * (g + momentum * v) + (1 - nesterov) * v), v
 
 
+@tg.elementwise
+def _rmsprop(p: Any, g: Any, s: Any, lr: Any, decay: Any, eps: Any) -> Any:
+    return updates.rmsprop(scalar.sqrt, p, g, s, lr=lr, decay=decay, eps=eps)
+
+
+@tg.elementwise
+def _adam(
+    p: Any, g: Any, m: Any, v: Any, lr: Any, beta1: Any, beta2: Any, eps: Any, decay: Any
+) -> Any:
+    rates = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "decay": decay}
+    return updates.adam(scalar.sqrt, p, g, m, v, **rates)
+
+
+def _scatter_add(x: Any, index: Any, source: Any) -> Any:
+    return tg.scatter_add(x, 0, index.unsqueeze(1).expand(source.shape), source)
+
+
+def _pad(x: Any, width: int, mode: str) -> Any:
+    if mode != "constant":
+        raise Unsupported(f"tapegrad.pad has no mode {mode!r}, only 'constant'")
+    return tg.pad(x, [width] * 4)
+
+
 OPERATORS: Mapping[str, Callable[..., Any]] = {
     # unary
     "exp": tg.exp,
@@ -73,7 +122,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "leaky_relu": lambda x, slope: tg.leaky_relu(x, slope),
     "softplus": tg.softplus,
     # selection
-    "where": lambda mask, x, y: tg.where(mask > 0, x, y),
+    "where": tg.where,
     "clip": tg.clamp,
     # reductions
     "sum": tg.sum,
@@ -130,18 +179,21 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "embedding": tg.embedding,
     "gather": lambda x, index: tg.gather(x, 1, index),
     "index_select": lambda x, index, dim: tg.index_select(x, dim, index),
+    "scatter_add": _scatter_add,
     # order
     "sort": lambda x, descending: tg.sort(x, descending=descending).values,
     "argsort": tg.argsort,
     "topk": lambda x, k: tg.topk(x, k).values,
     # shape
     "concat": lambda x, y, dim: tg.cat((x, y), dim),
+    "split": lambda x, parts, dim: [part.clone() for part in tg.chunk(x, parts, dim)],
     "stack": lambda x, y, dim: tg.stack((x, y), dim),
     "transpose": lambda x: x.t().clone(),
     "permute": lambda x, dims: x.permute(dims).clone(),
     "reshape": lambda x, shape: tg.reshape(x, shape),
     "slice": lambda x, step: x[:, ::step].clone(),
     "flip": lambda x, dim: tg.flip(x, (dim,)).clone(),
+    "pad": _pad,
     "broadcast_to": lambda x, shape: x.expand(shape).clone(),
     "triu": tg.triu,
     "roll": lambda x, shift, dim: tg.roll(x, shift, dim),
@@ -151,10 +203,15 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "dropout": tg.dropout,
     "random_uniform": lambda seed, like: tg.rand_like(like),
     "random_normal": lambda seed, like: tg.randn_like(like),
+    "random_bernoulli": lambda seed, like, p: tg.bernoulli(tg.full_like(like, p)),
     # optimiser updates
     "sgd": lambda p, g, lr, decay: _sgd(p, g, lr, decay),
     "momentum": lambda p, g, v, lr, momentum, nesterov: _momentum(
         p, g, v, lr, momentum, float(nesterov)
+    ),
+    "rmsprop": lambda p, g, v, lr, decay, eps: _rmsprop(p, g, v, lr, decay, eps),
+    "adam": lambda p, g, m, v, lr, beta1, beta2, eps, decay: _adam(
+        p, g, m, v, lr, beta1, beta2, eps, decay
     ),
     # attention
     "scaled_dot_product_attention": lambda q, k, v, causal: tg.scaled_dot_product_attention(

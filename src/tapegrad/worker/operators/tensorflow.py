@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
 from tapegrad.worker.adapter import Unsupported
-from tapegrad.worker.operators import INFERENCE, Fused, updates
+from tapegrad.worker.case import DTYPES
+from tapegrad.worker.operators import FLOAT32, FORWARD, INFERENCE, Fused, updates
 
 #: Why an operator is not in the table.
 MISSING = {
@@ -163,6 +164,9 @@ def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    """Normalise by the fused call, which has float32 and channels last only, or by the formula."""
+    if x.dtype == tf.float32:
+        return _first(_batch_norm_last(_last(x), weight, bias, eps))
     return _normalised(x, (0, 2, 3), _per_channel(weight), _per_channel(bias), eps)
 
 
@@ -307,7 +311,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "mish": lambda x: x * tf.tanh(tf.nn.softplus(x)),
     "glu": _glu,
     # selection
-    "where": lambda mask, x, y: tf.where(mask > 0, x, y),
+    "where": tf.where,
     "clip": lambda x, min, max: tf.clip_by_value(x, min, max),
     # reductions
     "sum": lambda x, dim: tf.reduce_sum(x, dim),
@@ -423,10 +427,11 @@ CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "batch_norm_inference": _batch_norm_inference_last,
 }
 
-#: Operators whose images are transposed on the way in and out.
-TRANSPOSED = frozenset(
-    name for name in OPERATORS if name.startswith(("conv", "max_pool", "avg_pool"))
-)
+#: Operators whose images are transposed on the way in and out, and the types in which they are.
+TRANSPOSED: Mapping[str, Sequence[str]] = {
+    **{name: DTYPES for name in OPERATORS if name.startswith(("conv", "max_pool", "avg_pool"))},
+    "batch_norm": FLOAT32,
+}
 
 
 def _linear_relu(x: Any, weight: Any, bias: Any) -> Any:
@@ -443,11 +448,13 @@ FUSED_CALLS: Mapping[str, Fused] = {
 }
 
 #: These, and forms that Grappler, which sees to all that tf.function traces, knows and replaces by
-#: fused kernels.
+#: fused kernels of float32; gradients run one kernel for each part.
 FUSED: Mapping[str, Fused] = {
     **FUSED_CALLS,
-    "conv2d_relu": Fused("_FusedConv2D by Grappler", phases=INFERENCE),
-    "conv2d_batch_norm_relu": Fused("_FusedBatchNormEx by Grappler, after the convolution"),
-    "linear_relu": Fused("_FusedMatMul by Grappler", _linear_relu),
-    "linear_gelu": Fused("_FusedMatMul by Grappler", _linear_gelu, INFERENCE),
+    "conv2d_relu": Fused("_FusedConv2D by Grappler", None, FORWARD, FLOAT32),
+    "conv2d_batch_norm_relu": Fused(
+        "_FusedBatchNormEx by Grappler, after the convolution", None, FORWARD, FLOAT32
+    ),
+    "linear_relu": Fused("_FusedMatMul by Grappler", _linear_relu, FORWARD, FLOAT32),
+    "linear_gelu": Fused("_FusedMatMul by Grappler", _linear_gelu, INFERENCE, FLOAT32),
 }

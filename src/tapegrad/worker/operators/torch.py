@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from tapegrad.worker.operators import INFERENCE, Fused
+from tapegrad.worker.operators import FLOAT32, INFERENCE, Fused
 
 
 def _max_pool2d(x: Any, kernel: int, stride: int, padding: int) -> Any:
@@ -111,7 +111,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "mish": F.mish,
     "glu": F.glu,
     # selection
-    "where": lambda mask, x, y: torch.where(mask > 0, x, y),
+    "where": torch.where,
     "clip": torch.clip,
     # reductions
     "sum": torch.sum,
@@ -247,7 +247,7 @@ def _add_relu(x: Any, y: Any) -> Any:
 
 #: What there is of fused calls, all for inference in float32 on the CPU only.
 FUSED: Mapping[str, Fused] = {
-    name: Fused(call, function, INFERENCE)
+    name: Fused(call, function, INFERENCE, FLOAT32)
     for name, call, function in (
         ("conv2d_relu", "torch.ops.mkldnn._convolution_pointwise", _conv2d_relu),
         ("linear_relu", "torch.ops.mkldnn._linear_pointwise", _linear_relu),

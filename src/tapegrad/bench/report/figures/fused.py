@@ -16,7 +16,7 @@ from tapegrad.errors import OptionError
 from tapegrad.worker.case import Case
 
 #: What a note begins with that says how a framework does the work.
-HOW = ("fused", "composed")
+HOW = ("fused", "compiled", "composed")
 UNKNOWN = "not told"
 
 

@@ -94,7 +94,7 @@ class FusedRow(msgspec.Struct, frozen=True):
     label: str
     phase: str
     framework: str
-    #: How the framework does it, as `fused: F.cross_entropy`, `fused by XLA` or `composed`.
+    #: How the framework does it, as `fused: F.cross_entropy`, `compiled by XLA` or `composed`.
     how: str
     fused: Figure
     #: All parts together, computed from their own times; its ratio is that of fused to parts.
