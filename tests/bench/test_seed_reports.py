@@ -20,6 +20,7 @@ from matplotlib.text import Text
 
 from tapegrad.bench.report import csv_text, json_text, markdown, report_on, report_text
 from tapegrad.bench.report.chart import draw, sizes
+from tapegrad.bench.report.chart.variants import variants
 from tapegrad.bench.report.hardware import roofline_share, side_by_side
 from tapegrad.bench.report.page import page_of
 from tapegrad.bench.report.published import modules as tensorgrad
@@ -33,6 +34,7 @@ from tapegrad.worker.case import Case
 from tests.bench.test_report import Findings, blocks, results_of
 
 LINEAR = [module.case for module in modules.MODULES if module.name == "nn.Linear"]
+EXP = [case for case in operators.SUITE.cases if case.op == "exp"]
 PHASES = ("forward", "backward")
 
 
@@ -404,11 +406,43 @@ def test_time_is_drawn_against_size_with_skewed_shapes_apart() -> None:
     assert own.sizes == panel.sizes | {10_000}
 
 
-def test_one_variant_of_an_operator_is_drawn() -> None:
-    cases = [case for case in operators.SUITE.cases if case.op == "index_select"]
-    rows = report_on(timed(cases, {"torch": 1e-3})).sections[0].rows
-    (panel,) = sizes.panels({"index_select": rows}, own_shapes=False)
-    assert all(len(points) == len(panel.sizes) for points in panel.lines.values())
+@pytest.mark.parametrize("own_shapes", [False, True])
+@pytest.mark.parametrize(
+    ("op", "titles"),
+    [
+        ("index_select", ["index_select dim=0", "index_select dim=1"]),
+        ("topk", ["topk k=1", "topk k=10"]),
+        ("conv2d_depthwise", ["conv2d_depthwise"]),
+        ("exp", ["exp"]),
+    ],
+)
+def test_every_variant_of_an_operator_has_a_panel(
+    op: str, titles: list[str], own_shapes: bool
+) -> None:
+    """Own shapes are all of one size class; the groups of a convolution follow from them."""
+    cases = [case for case in operators.SUITE.cases if case.op == op]
+    if own_shapes:
+        cases = [replace(case, size="medium") for case in cases]
+    results = timed(cases, {"torch": 1e-3})
+    (section,) = report_on(results).sections
+    apart = variants(section.rows, results.case_by_key(), own_shapes=own_shapes)
+    assert list(apart) == titles
+    for panel in sizes.panels(apart, own_shapes=own_shapes):
+        assert len(panel.sizes) == (4 if own_shapes else 3)
+        assert all(len(points) == len(panel.sizes) for points in panel.lines.values())
+
+
+@pytest.mark.parametrize(
+    ("op", "titles"),
+    [("sub", ["sub", "sub 32x64 64"]), ("reshape", ["reshape", "reshape 32x64 shape=2048"])],
+)
+def test_variants_that_differ_in_shapes_are_told_by_their_first(op: str, titles: list[str]) -> None:
+    cases = [case for case in operators.SUITE.cases if case.op == op]
+    results = timed(cases, {"torch": 1e-3})
+    (section,) = report_on(results).sections
+    apart = variants(section.rows, results.case_by_key(), own_shapes=False)
+    assert list(apart) == titles
+    assert all(len({row.case for row in rows}) == 4 for rows in apart.values())
 
 
 @pytest.mark.parametrize("suite", ["modules", "models", "operators", "many"])
@@ -433,9 +467,12 @@ def drawn(results: Results, monkeypatch: pytest.MonkeyPatch) -> Canvas:
     return kept[0]
 
 
-def test_names_in_a_chart_of_modules_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("torch", "torch-without-onednn", "torch-channels-last")
-    canvas = drawn(timed(LINEAR, dict.fromkeys(names, 0.001)), monkeypatch)
+@pytest.mark.parametrize("cases", [LINEAR, EXP], ids=["module", "operator"])
+def test_names_in_a_chart_of_one_panel_are_whole(
+    cases: list[Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("torch", "torch-without-onednn", "a-wwwwwwww-mmmmmmmm")
+    canvas = drawn(timed(cases, dict.fromkeys(names, 0.001)), monkeypatch)
     written = [text for text in canvas.findobj(Text) if "backward" in text.get_text()]
     assert len(written) == len(names)
     for text in written:

@@ -84,7 +84,7 @@ class Case:
         """Name the case for people: operator, shapes and attributes; a model's shapes follow."""
         taken = () if self.level == "model" else self.inputs
         shapes = " ".join("x".join(map(str, array.shape)) or "()" for array in taken)
-        attrs = " ".join(f"{key}={_plain(value)}" for key, value in self.attrs.items())
+        attrs = " ".join(f"{key}={plain(value)}" for key, value in self.attrs.items())
         return " ".join(part for part in (self.op, shapes, attrs) if part)
 
     @property
@@ -158,7 +158,8 @@ class Case:
         )
 
 
-def _plain(value: Any) -> str:
+def plain(value: object) -> str:
+    """Write an attribute as labels do."""
     return "x".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from tapegrad.bench.errors import BenchError
 from tapegrad.bench.report.chart import dots, fused, graphs, groups, sizes
 from tapegrad.bench.report.chart.graphs import Paint
 from tapegrad.bench.report.chart.style import COLOURS, DPI, GRID, INK, PALE, WIDTH, spread_out
+from tapegrad.bench.report.chart.variants import variants
 from tapegrad.bench.report.figures import Report, Row, Section, report_on
 from tapegrad.bench.results import Results
+from tapegrad.worker.case import Case
 
 __all__ = ["COLOURS", "DPI", "GRID", "INK", "PALE", "draw", "spread_out"]
 
@@ -29,7 +30,7 @@ MANY = 24
 def draw(results: Results, path: str | Path) -> None:
     """Draw a run to a PNG file."""
     report = report_on(results)
-    parts = list(_parts(report))
+    parts = list(_parts(report, results.case_by_key()))
     if not parts:
         raise BenchError(f"Run {report.run.id} has no times to draw.")
     heights = [height for height, _ in parts]
@@ -45,24 +46,26 @@ def draw(results: Results, path: str | Path) -> None:
         raise BenchError(f"{path} cannot be written: {error.strerror}.") from None
 
 
-def _parts(report: Report) -> Iterator[tuple[float, Paint]]:
+def _parts(report: Report, cases: Mapping[str, Case]) -> Iterator[tuple[float, Paint]]:
     """Yield what there is to draw, with its height in inches."""
+    own_shapes = any(report.run.options.get(name) for name in ("shape", "cases"))
     yield from graphs.parts(report)
     yield from fused.parts(report)
     modules = [section for section in report.sections if section.kind == "modules"]
-    yield from _over_sizes(report, modules, {each.title: each.rows for each in modules})
+    titled = {each.title: each.rows for each in modules}
+    yield from _over_sizes(report, modules, titled, own_shapes)
     for section in report.sections:
         if section.kind == "operators":
-            yield from _over_sizes(report, [section], _by_operator(section))
+            apart = variants(section.rows, cases, own_shapes=own_shapes)
+            yield from _over_sizes(report, [section], apart, own_shapes)
         elif section.kind != "modules":
             yield from _as_dots(report, section)
 
 
 def _over_sizes(
-    report: Report, sections: list[Section], rows: dict[str, list[Row]]
+    report: Report, sections: list[Section], rows: dict[str, list[Row]], own_shapes: bool
 ) -> Iterator[tuple[float, Paint]]:
     """Draw lines where anything was measured at several sizes."""
-    own_shapes = any(report.run.options.get(name) for name in ("shape", "cases"))
     drawn = sizes.panels(rows, own_shapes=own_shapes)
     if any(len(panel.sizes) > 1 for panel in drawn):
         yield sizes.height(len(drawn)), partial(sizes.paint, report, drawn)
@@ -78,13 +81,6 @@ def _as_dots(report: Report, section: Section) -> Iterator[tuple[float, Paint]]:
         yield dots.height(section), partial(dots.paint, report, section)
     elif cases:
         yield groups.height(section), partial(groups.paint, report, section)
-
-
-def _by_operator(section: Section) -> dict[str, list[Row]]:
-    found: defaultdict[str, list[Row]] = defaultdict(list)
-    for row in section.rows:
-        found[row.op].append(row)
-    return dict(found)
 
 
 def _head(area: SubFigure, report: Report) -> None:

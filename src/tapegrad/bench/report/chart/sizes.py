@@ -1,15 +1,13 @@
-"""Time against size: a panel for each operator or module, a line for each framework and phase.
+"""Time against size: a panel for each form of an operator (`variants`) or module.
 
-The sizes of an operator are its first case in each size class, which is the same variant of it in
-all of them; a user's own shapes all count. A skewed shape has a marker of its own: it is no point
-on the way from small to large.
+Each framework and phase has a line. A skewed shape has a marker of its own: it is no point on the
+way from small to large.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +30,7 @@ from tapegrad.bench.report.chart.style import (
     marker_of,
     name_lines,
     time_axis,
+    width_of,
 )
 from tapegrad.bench.report.figures import Report, Row
 from tapegrad.bench.results import in_order
@@ -49,8 +48,8 @@ FEW = 6
 LARGE, SMALL, ABOVE, BELOW = 3.2, 1.66, 0.85, 0.5
 #: Characters of a title in a line.
 TITLE = 24
-#: Inches of a character of a line's name, of the way to it, and of the numbers beside an axis.
-CHARACTER, ARROW, NUMBERS = 0.066, 0.3, 0.85
+#: Inches of the way to a line's name, and of the numbers beside an axis.
+ARROW, NUMBERS = 0.3, 0.85
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,9 @@ def panels(rows_by_title: dict[str, list[Row]], *, own_shapes: bool) -> list[Pan
 
 
 def _panel(title: str, rows: list[Row], own_shapes: bool) -> Panel:
-    chosen = rows if own_shapes else _first_of_each_size(rows)
     lines: defaultdict[tuple[str, str], list[Point]] = defaultdict(list)
     skewed: dict[tuple[str, str], Point] = {}
-    for row in sorted(chosen, key=lambda row: row.elements):
+    for row in sorted(rows, key=lambda row: row.elements):
         for figure in row.figures:
             if figure.time is None or row.phase not in STYLES:
                 continue
@@ -92,12 +90,6 @@ def _panel(title: str, rows: list[Row], own_shapes: bool) -> Panel:
             else:
                 lines[figure.framework, row.phase].append(point)
     return Panel(title, dict(lines), skewed)
-
-
-def _first_of_each_size(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of the first case in each size class."""
-    first: dict[str, str] = {}
-    return [row for row in rows if first.setdefault(row.size, row.case) == row.case]
 
 
 def height(count: int) -> float:
@@ -142,8 +134,8 @@ def paint(report: Report, drawn: list[Panel], area: SubFigure) -> None:
 
 def _room_for_names(drawn: list[Panel]) -> float:
     """Return the inches that the longest name of a line takes."""
-    lengths = [len(f"{name} {phase}") for panel in drawn for name, phase in panel.lines]
-    return ARROW + CHARACTER * max(lengths, default=0)
+    widths = [width_of(f"{name} {phase}") for panel in drawn for name, phase in panel.lines]
+    return ARROW + max(widths, default=0.0)
 
 
 def _draw(axis: Axes, report: Report, panel: Panel, few: bool) -> None:
@@ -246,8 +238,11 @@ def _legend(area: SubFigure, report: Report, drawn: list[Panel], inches: float) 
 
 
 def _broken(title: str) -> str:
-    """Break a long name after an underscore."""
+    """Break a long name before its attributes, or after an underscore."""
     if len(title) <= TITLE:
         return title
+    op, _, rest = title.partition(" ")
+    if rest:
+        return f"{op}\n{rest}"
     cut = title.rfind("_", 0, TITLE) + 1
     return f"{title[:cut]}\n{title[cut:]}" if cut else title

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
 from tapegrad.bench.units import seconds
@@ -41,6 +42,10 @@ PALE = "#8a8a8a"
 GRID = "#e4e4e4"
 DPI = 140
 WIDTH = 12.0
+#: Inches from an axis to the names of its lines.
+BESIDE = 0.16
+#: Size of these names in points, of which an inch has so many.
+NAMES, POINTS = 8, 72
 TITLES = {"forward": "forward (training)", "step": "step (forward and backward)"}
 
 Point = tuple[float, float]
@@ -103,21 +108,27 @@ def aside(axis: Axes, x: float, y: float, text: str, colour: str) -> None:
     )
 
 
+def width_of(name: str) -> float:
+    """Return the inches that the name of a line takes."""
+    return float(TextPath((0, 0), name, size=NAMES).get_extents().width) / POINTS
+
+
 def name_lines(
     axis: Axes, ends: Mapping[str, Point], colours: Mapping[str, str], gap: float
 ) -> None:
     """Write names at the right, in the order of the lines' ends and clear of each other."""
     names = sorted(ends, key=lambda name: ends[name][1])
+    beside = 1 + BESIDE * DPI / axis.bbox.width
     low, high = (math.log10(limit) for limit in axis.get_ylim())
     wanted = [(math.log10(ends[name][1]) - low) / (high - low) for name in names]
     for name, place in zip(names, spread_out(wanted, gap), strict=True):
         axis.annotate(
             name,
             ends[name],
-            xytext=(1.04, place),
+            xytext=(beside, place),
             textcoords="axes fraction",
             va="center",
-            fontsize=8,
+            fontsize=NAMES,
             color=colours[name],
             arrowprops={
                 "arrowstyle": "-",
