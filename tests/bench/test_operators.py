@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tapegrad import bench, worker
+from tapegrad import bench, nn, worker
 from tapegrad.bench.driver import Options, select
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.guards import GUARDS
@@ -179,3 +180,35 @@ def test_where_is_given_flags_and_compares_nothing() -> None:
     for framework in ("numpy", "torch", "jax", "tensorflow", "tapegrad"):
         text = (TABLES / f"{framework}.py").read_text()
         assert "lambda mask, x, y" not in text
+
+
+def test_tapegrad_has_a_call_or_names_the_one_it_lacks() -> None:
+    from tapegrad.worker.operators.tapegrad import MISSING, OPERATORS
+
+    names = {case.op for case in CASES} | OF_NETWORKS
+    assert set(OPERATORS) | set(MISSING) == names
+    assert set(OPERATORS).isdisjoint(MISSING)
+    lacking = {name for words in MISSING.values() for name in re.findall(r"no (\w+)$", words)}
+    assert len(lacking) > 10
+    for name in lacking:
+        assert not hasattr(nn, name) and not hasattr(nn.functional, name), name
+
+
+def test_what_tapegrad_can_do_is_what_numpy_does() -> None:
+    """The operators of its table that no other test of this folder runs."""
+    from tapegrad.worker.adapters.tapegrad import Tapegrad
+
+    adapter = Tapegrad("cpu", 1)
+    wanted = ("split", "scatter_add", "pad", "rmsprop", "adam", "where")
+    seen = set()
+    for case in CASES:
+        if case.size != "small" or case.op not in wanted or case.attrs.get("mode") == "reflect":
+            continue
+        arrays = make_inputs(case, 0)
+        work = adapter.prepare(case, arrays)
+        found = work.arrays("inference", work.phases["inference"].call())
+        expected = outputs_of(NUMPY[case.op](*arrays.values(), **case.attrs))
+        for output, right in zip(found.values(), expected, strict=True):
+            np.testing.assert_allclose(output, right, rtol=1e-5, atol=1e-6)
+        seen.add(case.op)
+    assert seen == set(wanted)
