@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tapegrad.bench import frameworks, inputs, suites
@@ -206,6 +207,33 @@ def test_what_takes_no_time_that_can_be_seen_shows_none() -> None:
     page = page_of(found, 5)
     texts = [entry.text for table in page.tables for line in table.lines for entry in line.entries]
     assert not any(text.endswith("ns") or " ns " in text for text in texts)
+
+
+def test_both_tables_split_a_time_alike() -> None:
+    """An operator at one place has the same passes in both, which make its total together."""
+    rng = np.random.default_rng(0)
+    described = dict.fromkeys(("modules", "inputs", "outputs", "dtypes", "attributes"), ())
+    names = {0: "conv2d", 1: "linear", 2: "linear"}
+    visits = Visits(
+        rows=[{"name": name, "operator": name, "calls": 1, **described} for name in names.values()]
+    )
+    for process, round in np.ndindex(3, 4):
+        times = {RowKey(row): Time(*rng.lognormal(-7, 0.5, 2)) for row in names}
+        visits.places[Place(process, round)] = Visit(0.02, 0.03, 10, 1e-7, times)
+    facts = dict.fromkeys(("model", "phase", "device", "framework"), "") | {"threads": 1}
+    machine = Machine("f0", "laptop")
+    found = evaluate(visits, kernels=True, **facts, machine=machine, options={})
+    (row,) = (row for row in found.rows if row.name == "conv2d")
+    (group,) = (group for group in found.groups if group.operator == "conv2d")
+    assert row.forward is not None and row.backward is not None
+    assert (row.forward.time, row.backward.time) == (group.forward, group.backward)
+    for group in found.groups:
+        assert group.forward + group.backward == pytest.approx(group.total.time)
+    for row in found.rows:
+        assert row.forward is not None and row.backward is not None
+        assert row.forward.time + row.backward.time == pytest.approx(row.total.time)
+        assert row.forward.low is not None and row.forward.high is not None
+        assert row.forward.low < row.forward.time < row.forward.high
 
 
 def test_the_example_prints_tables_and_writes_files(

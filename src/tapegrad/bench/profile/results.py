@@ -166,8 +166,8 @@ class _Evaluation:
         alone = self._alone.get(key, {})
         return Row(
             **self._described(key),
-            forward=self._pass({place: time.forward for place, time in times.items()}),
-            backward=self._pass({place: time.backward for place, time in times.items()}),
+            forward=self._part(total, totals, {at: time.forward for at, time in times.items()}),
+            backward=self._part(total, totals, {at: time.backward for at, time in times.items()}),
             total=total,
             share=total.time / self.step.time,
             alone=self._pass(alone),
@@ -187,16 +187,17 @@ class _Evaluation:
     def _group(self, name: str, keys: list[RowKey]) -> Group:
         totals = _sum(_totals(self._timed[key]) for key in keys)
         total = self._estimate(totals)
-        times = [time for key in keys for time in self._timed[key].values()]
-        scale = total.time / max(LEAST, sum(totals.values()))
+        timed = [self._timed[key] for key in keys]
+        forward = _sum({at: time.forward for at, time in times.items()} for times in timed)
+        backward = _sum({at: time.backward for at, time in times.items()} for times in timed)
         repeated = [key for key in keys if key in self._alone]
         alone = _sum(self._alone[key] for key in repeated)
         return Group(
             operator=name,
             known=self._described(keys[0])["operator"] is not None,
             calls=sum(self._described(key)["calls"] for key in keys),
-            forward=scale * sum(time.forward for time in times),
-            backward=scale * sum(time.backward for time in times),
+            forward=_seconds(self._part(total, totals, forward)),
+            backward=_seconds(self._part(total, totals, backward)),
             total=total,
             share=total.time / self.step.time,
             alone=(self._estimate(alone).time or None) if alone else None,
@@ -209,6 +210,20 @@ class _Evaluation:
         if max(seconds.values()) > self._least:
             return found
         return msgspec.structs.replace(found, time=0.0, low=None, high=None)
+
+    def _part(
+        self, total: Estimate, totals: Mapping[Place, float], seconds: Mapping[Place, float]
+    ) -> Estimate | None:
+        """Estimate a pass as its part of the total, so that both passes together are the total."""
+        found = self._pass(seconds)
+        if found is None:
+            return None
+        scale = total.time * sum(seconds.values()) / sum(totals.values()) / found.time
+        ends = {
+            name: None if end is None else scale * end
+            for name, end in (("low", found.low), ("high", found.high))
+        }
+        return msgspec.structs.replace(found, time=scale * found.time, **ends)
 
     def _pass(self, seconds: Mapping[Place, float]) -> Estimate | None:
         found = self._estimate(seconds) if seconds else None
@@ -233,6 +248,10 @@ class _Evaluation:
         if key.row is None:
             return "no call" if key.operator in ENGINE else "known by its name only"
         return self._visits.failures.get(key.row, "not run alone")
+
+
+def _seconds(time: Estimate | None) -> float:
+    return 0.0 if time is None else time.time
 
 
 def _totals(times: Mapping[Place, Time]) -> dict[Place, float]:
