@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections import Counter, defaultdict
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tapegrad
 from tapegrad import bench, nn, worker
 from tapegrad.bench.driver import Options, select
 from tapegrad.bench.frameworks import find
@@ -212,3 +214,43 @@ def test_what_tapegrad_can_do_is_what_numpy_does() -> None:
             np.testing.assert_allclose(output, right, rtol=1e-5, atol=1e-6)
         seen.add(case.op)
     assert seen == set(wanted)
+
+
+def test_reshaped_arrays_are_copies() -> None:
+    """A view takes no time: beside those of frameworks that copy its ratio would say nothing."""
+    from tapegrad.worker.operators.tapegrad import OPERATORS
+
+    x = np.arange(6.0).reshape(2, 3)
+    assert not np.shares_memory(x, NUMPY["reshape"](x, shape=(3, 2)))
+    tensor = tapegrad.tensor(x)
+    reshaped = OPERATORS["reshape"](tensor, shape=(3, 2))
+    assert not np.shares_memory(tensor.numpy(), reshaped.numpy())
+    assert reshaped.tolist() == x.reshape(3, 2).tolist()
+
+
+COPIED = {
+    "torch": "x = torch.ones(6); y = OPERATORS['reshape'](x, shape=(3, 2));"
+    "print(x.data_ptr() != y.data_ptr())",
+    "tensorflow": "x = tf.ones(6); y = tf.function(OPERATORS['reshape'])(x, shape=(3, 2));"
+    "print(x._numpy().ctypes.data != y._numpy().ctypes.data)",
+    "mxnet": "x = nd.ones(6); y = OPERATORS['reshape'](x, shape=(3, 2)); y[:] = 5;"
+    "print(x.asnumpy().max() == 1)",
+}
+
+
+@pytest.mark.parametrize("framework", COPIED)
+def test_reshaped_tensors_are_copies(framework: str, tmp_path: Path) -> None:
+    python = find(framework).interpreter()
+    if python is None:
+        assert framework != "torch"
+        pytest.skip(f"{framework} is not installed")
+    (tmp_path / "tapegrad").symlink_to(Path(worker.__file__).parents[1])
+    table = f"from tapegrad.worker.operators.{framework} import *;"
+    found = subprocess.run(
+        [python, "-c", table + COPIED[framework]],
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == "True"

@@ -4,7 +4,7 @@ Every table has the same order, by category, and every call takes the inputs of 
 and its attributes by name (`tapegrad.bench.suites.operators` defines them):
 
 - images are (batch, channel, row, column), weights as PyTorch has them;
-- a result is a new array, not a view, except for `reshape`, which may be either everywhere;
+- a result is a new array, not a view: who would return one, copies it;
 - several results are a tuple, each with a cotangent of its own;
 - random operators take what they need from the framework's generator; where that is a function of
   a key, as in JAX, the case's `seed` is the key.

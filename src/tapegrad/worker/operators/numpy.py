@@ -381,7 +381,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "stack": lambda x, y, dim: np.stack((x, y), dim),
     "transpose": lambda x: x.T.copy(),
     "permute": lambda x, dims: x.transpose(dims).copy(),
-    "reshape": lambda x, shape: x.reshape(shape),
+    "reshape": lambda x, shape: x.reshape(shape).copy(),
     "slice": lambda x, step: x[:, ::step].copy(),
     "flip": lambda x, dim: np.flip(x, dim).copy(),
     "roll": lambda x, shift, dim: np.roll(x, shift, dim),

@@ -190,7 +190,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "stack": lambda x, y, dim: tg.stack((x, y), dim),
     "transpose": lambda x: x.t().clone(),
     "permute": lambda x, dims: x.permute(dims).clone(),
-    "reshape": lambda x, shape: tg.reshape(x, shape),
+    "reshape": lambda x, shape: tg.reshape(x, shape).clone(),
     "slice": lambda x, step: x[:, ::step].clone(),
     "flip": lambda x, dim: tg.flip(x, (dim,)).clone(),
     "pad": _pad,

@@ -163,6 +163,12 @@ def _layer_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     return _normalised(x, (-1,), weight, bias, eps)
 
 
+@tf.custom_gradient  # type: ignore[untyped-decorator]
+def _copied(x: Any) -> Any:
+    """Copy what is a view; the call for it has no gradient of its own."""
+    return tf.raw_ops.DeepCopy(x=x), lambda gradient: gradient
+
+
 def _batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     """Normalise by the fused call, which has float32 and channels last only, or by the formula."""
     if x.dtype == tf.float32:
@@ -390,7 +396,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "stack": lambda x, y, dim: tf.stack((x, y), dim),
     "transpose": tf.transpose,
     "permute": lambda x, dims: tf.transpose(x, dims),
-    "reshape": tf.reshape,
+    "reshape": lambda x, shape: _copied(tf.reshape(x, shape)),
     "slice": lambda x, step: x[:, ::step],
     "flip": lambda x, dim: tf.reverse(x, (dim,)),
     "roll": lambda x, shift, dim: tf.roll(x, shift, dim),

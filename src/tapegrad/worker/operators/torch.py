@@ -187,7 +187,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "stack": lambda x, y, dim: torch.stack((x, y), dim),
     "transpose": lambda x: x.t().clone(memory_format=torch.contiguous_format),
     "permute": lambda x, dims: x.permute(dims).clone(memory_format=torch.contiguous_format),
-    "reshape": torch.reshape,
+    "reshape": lambda x, shape: x.reshape(shape).clone(),
     "slice": lambda x, step: x[:, ::step].clone(memory_format=torch.contiguous_format),
     "flip": lambda x, dim: torch.flip(x, (dim,)),
     "roll": lambda x, shift, dim: torch.roll(x, shift, dim),
