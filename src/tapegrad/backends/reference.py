@@ -161,6 +161,9 @@ def _instruction(name: str, values: list[Array], n: int) -> list[Array]:
         return [found.astype(values[0].dtype)]
     if name == "where":
         return [np.where(values[0] != 0, values[1], values[2])]
+    if name in ("sub_product", "product_sub"):
+        a, b, c = values
+        return [a - b * c if name == "sub_product" else a * b - c]
     if name == "sumdot":
         pairs = values[n:]
         products = [a * b for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
