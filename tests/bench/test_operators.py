@@ -137,14 +137,13 @@ def test_tables_have_one_order_and_no_strangers(framework: str) -> None:
 def test_every_operator_is_checked_in_every_framework(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    """One case per operator in float64, all of them in float32; TensorFlow where it is there.
+    """One case per operator in float64, all of them in float32; tests/frameworks has the others.
 
     Only results are looked at here: what the clock says is the subject of other tests.
     """
     kept = {name: GUARDS[name] for name in ("values", "meaning", "dependence")}
     monkeypatch.setattr("tapegrad.bench.measurement.GUARDS", kept)
-    frameworks = [name for name in FRAMEWORKS if find(name).interpreter() is not None]
-    assert {"numpy", "torch", "jax"} <= set(frameworks)
+    frameworks = ["numpy", "torch", "jax"]
     small = [case for case in CASES if case.size == "small"]
     firsts = {case.op: case for case in reversed(small)}
     suite = bench.Suite(

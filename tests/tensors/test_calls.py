@@ -119,7 +119,11 @@ def test_whole_numbers_of_any_kind_name_dimensions_and_sizes(number: Any) -> Non
         (lambda x: tt.max_pool2d(x, (1, 2, 3)), ShapeError, "kernel_size as a whole number"),
         (lambda x: tt.max_pool2d(x, 1.5), ShapeError, "or two of them, got 1.5"),
         (lambda x: tt.max_pool2d(x, 0), ShapeError, "at least 1"),
-        (lambda x: tt.where(x.tolist(), 1.0, 2.0), DTypeError, "condition to be a tensor, got list"),
+        (
+            lambda x: tt.where(x.tolist(), 1.0, 2.0),
+            DTypeError,
+            "to be a tensor, got list",
+        ),
         (lambda x: tt.cat([x, x.sum()]), ShapeError, r"got \(2, 3\) and \(\)"),
         (lambda x: tt.cat([x.sum(), x]), ShapeError, "use stack"),
         (lambda x: x @ tt.ones(2), ShapeError, r"\(2, 3\) and \(2,\) do not fit"),
