@@ -88,6 +88,7 @@ class Scheduler {
     /// for most of them.
     std::vector<std::uint32_t> order_by_inputs() const {
         const auto inputs = static_cast<std::uint32_t>(lowered_.inputs.size());
+        if (inputs < 2) return {};
         std::vector<std::uint32_t> last(lowered_.values, 0), starts(inputs + 1, 0);
         for (std::uint32_t k = 0; k < inputs; ++k)
             if (lowered_.inputs[k] != no_value) last[lowered_.inputs[k]] = k;
