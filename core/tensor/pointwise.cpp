@@ -16,18 +16,19 @@ namespace tapegrad {
 namespace {
 
 /// The operations whose text makes sense for whole numbers.
-#define TG_INTEGER_OPS(X)                                                                          \
-    X(neg)                                                                                         \
-    X(add)                                                                                         \
-    X(sub)                                                                                         \
-    X(mul)                                                                                         \
-    X(square)                                                                                      \
-    X(relu)                                                                                        \
-    X(abs)                                                                                         \
-    X(sign)                                                                                        \
-    X(floor)                                                                                       \
-    X(ceil) X(trunc) X(round) X(floor_divide) X(remainder) X(minimum) X(maximum) X(lt) X(le) X(gt) \
-        X(ge) X(eq) X(ne)
+#define TG_INTEGER_OPS(X) \
+    X(neg)                \
+    X(add)                \
+    X(sub)                \
+    X(mul)                \
+    X(square)             \
+    X(relu)               \
+    X(abs)                \
+    X(sign)               \
+    X(floor)              \
+    X(ceil)               \
+    X(trunc)              \
+    X(round) X(floor_divide) X(remainder) X(minimum) X(maximum) X(lt) X(le) X(gt) X(ge) X(eq) X(ne)
 
 constexpr bool is_integer_op(Op op) {
     switch (op) {
