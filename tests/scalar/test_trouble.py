@@ -289,15 +289,20 @@ def test_scans_are_searched_step_by_step(steps: int, checkpoint: int) -> None:
         assert f"in step {spoilt:,} of a scan" in str(found)
 
 
-def test_scans_within_scans_are_searched() -> None:
-    g = tg.Graph()
-    x = g.inputs(20, name="x")
+def roots_within_a_scan() -> tuple[Any, Any]:
+    """Return 20 inputs, and the sum of the roots of each less 0 to 4: a scan within a scan."""
+    x = tg.Graph().inputs(20, name="x")
 
     def outer(c: Any, k: Any) -> Any:
         end, _ = tg.scan(lambda d, each: (d + tg.sqrt(each - k), None), c, x, checkpoint=4)
         return end, None
 
     end, _ = tg.scan(outer, 0.0, np.arange(5.0), checkpoint=2)
+    return x, end
+
+
+def test_scans_within_scans_are_searched() -> None:
+    x, end = roots_within_a_scan()
     point = np.full(20, 10.0)
     point[13] = 2.5
     found = located(end, point, inputs=x)
@@ -367,14 +372,7 @@ def test_derivatives_by_operands_of_steps_are_searched() -> None:
 
 
 def test_derivatives_of_scans_within_scans_are_searched() -> None:
-    g = tg.Graph()
-    x = g.inputs(20, name="x")
-
-    def outer(c: Any, k: Any) -> Any:
-        end, _ = tg.scan(lambda d, each: (d + tg.sqrt(each - k), None), c, x, checkpoint=4)
-        return end, None
-
-    end, _ = tg.scan(outer, 0.0, np.arange(5.0), checkpoint=2)
+    x, end = roots_within_a_scan()
     point = np.full(20, 10.0)
     point[13] = 4.0  # minus the last k is 0
     found = located(end, point, wrt=x, inputs=x)

@@ -6,8 +6,7 @@ convolutions, how many operations they take. A time below either was not spent o
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -15,9 +14,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from tapegrad.bench import terms, units
+from tapegrad.bench import machine, terms, units
 from tapegrad.worker.case import Case
 
 AnyArray = NDArray[Any]
@@ -31,10 +29,8 @@ FLOPS_FACTOR = 10.0
 LEAST_FLOPS = 1e12
 #: The same of a GPU, bytes and operations a second: several times those of the fastest so far.
 GPU_BYTES, GPU_FLOPS = 2e13, 4e15
-#: What is copied and multiplied to find out, and how often.
+#: Bytes that are copied at most to find out.
 MOST_COPIED = 1 << 26
-SIDE = 256
-RUNS = 5
 #: Elements of a result that are looked for among the inputs.
 SAMPLE = 16
 #: Operators whose numbers are sums of products, of as many terms as `tapegrad.bench.terms` tells.
@@ -166,22 +162,13 @@ def copying(nbytes: int) -> float:
     source = np.ones(min(nbytes, MOST_COPIED), dtype=np.uint8)
     target = np.zeros_like(source)
     first, second = source[:1], target[:1]
-    whole = _best(lambda: np.copyto(target, source)) - _best(lambda: np.copyto(second, first))
+    whole = machine.fastest(lambda: np.copyto(target, source)) - machine.fastest(
+        lambda: np.copyto(second, first)
+    )
     return max(0.0, whole) * nbytes / max(len(source), 1)
 
 
 @cache
 def multiplying(dtype: str) -> float:
-    """Measure how many operations a second a matrix product does on one processor."""
-    matrix = np.ones((SIDE, SIDE), dtype=dtype)
-    with threadpool_limits(1):
-        return 2 * SIDE**3 / _best(lambda: matrix @ matrix)
-
-
-def _best(call: Callable[[], object]) -> float:
-    times = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    """Measure once how many operations a second a matrix product does on one processor."""
+    return machine.multiplying(dtype)

@@ -73,13 +73,16 @@ def probe() -> dict[str, float]:
     source = np.ones(COPY_BYTES // 8)
     target = np.zeros_like(source)
     with threadpool_limits(1):
-        copying = _best(lambda: np.copyto(target, source))
-        rates = {"copy bandwidth": 2 * source.nbytes / copying}
-        for dtype in ("float32", "float64"):
-            matrix = np.ones((MATMUL_SIDE, MATMUL_SIDE), dtype=dtype)
-            seconds = _best(lambda matrix=matrix: matrix @ matrix)  # type: ignore[misc]
-            rates[f"matmul {dtype}"] = 2 * MATMUL_SIDE**3 / seconds
-    return rates
+        copying = fastest(lambda: np.copyto(target, source))
+    rates = {f"matmul {dtype}": multiplying(dtype) for dtype in ("float32", "float64")}
+    return {"copy bandwidth": 2 * source.nbytes / copying, **rates}
+
+
+def multiplying(dtype: str) -> float:
+    """Measure how many operations a second a matrix product does on one core."""
+    matrix = np.ones((MATMUL_SIDE, MATMUL_SIDE), dtype=dtype)
+    with threadpool_limits(1):
+        return 2 * MATMUL_SIDE**3 / fastest(lambda: matrix @ matrix)
 
 
 def processor() -> str:
@@ -105,7 +108,8 @@ def gpus() -> tuple[str, str]:
     return " + ".join(f"{name} {memory}" for name, memory, _ in rows), rows[0][2] if rows else ""
 
 
-def _best(call: Callable[[], Any]) -> float:
+def fastest(call: Callable[[], Any]) -> float:
+    """Return the seconds of the shortest of several calls."""
     times = []
     for _ in range(PROBE_RUNS):
         start = time.perf_counter()
