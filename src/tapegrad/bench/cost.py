@@ -2,7 +2,8 @@
 
 Real workers measure real operators, every block goes to a store on the disk, and each message to a
 worker is timed from its sending to its answer. What passes between an answer and the next message
-is the driver's own. It counts while blocks are taken: that is the time which it adds to.
+is the driver's own. It counts where a block comes next: that is the time which it adds to. Checks
+are part of what an operator takes.
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _cost(  # noqa: PLR0917  the parts of a measurement
         call=calls[len(calls) // 2] if calls else 0.0,
         seconds=seconds,
         visits=meter.visits,
-        driver=meter.visits - meter.answers_of_visits,
+        driver=meter.driver,
         blocks=len(sink.blocks),
         messages=dict(meter.messages),
     )
@@ -166,26 +167,23 @@ class _Sink:
 
 @dataclass
 class _Meter:
-    """Adds up how long workers take to answer, in all and from the first block to the last."""
+    """Adds up how long workers take to answer, and how long the driver takes to ask for a block."""
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    #: Seconds from the first visit's message to the last one's answer, and answered in them.
+    #: Seconds from the answer before a visit to the visit's own, and those before its message.
     visits: float = 0.0
-    answers_of_visits: float = 0.0
-    _first: float | None = None
-    _since: float = 0.0
+    driver: float = 0.0
+    _last: float | None = None
 
     def note(self, do: str, visit: bool, sent: float) -> None:
         """Take an answer that came just now."""
         now = time.perf_counter()
         self.messages[do] += now - sent
-        if visit and self._first is None:
-            self._first = sent
-        if self._first is None:
-            return
-        self._since += now - sent
         if visit:
-            self.visits, self.answers_of_visits = now - self._first, self._since
+            before = sent if self._last is None else self._last
+            self.visits += now - before
+            self.driver += sent - before
+        self._last = now
 
 
 class _Metered(Worker):

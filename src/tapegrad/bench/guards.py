@@ -42,22 +42,23 @@ READ_SLACK = 5e-6
 GPU_LATENCY = 5e-4
 GPU_TRANSFER = 5e8
 #: Seconds for which results of a GPU are read.
-READ_SECONDS = 0.1
+READ_SECONDS = 0.05
 #: Inputs never seen before may cost this multiple (cold caches, new pages) plus a slack; short
-#: calls are tried so often, longer ones less.
+#: calls are tried so often.
 FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-6
-FRESH_TURNS = (5, 25)
-#: Taking inputs may cost this multiple of loading them, plus a slack for each: frameworks make
-#: tensors in their own way, and some hand them to a thread.
+FRESH_TURNS = 25
+#: Taking inputs may cost this multiple of loading them, and of turning images to other layouts,
+#: plus a slack for each: frameworks make tensors in their own way, and some hand them to a thread.
 FEED_FACTOR = 5.0
+TURN_FACTOR = 1.5
 FEED_SLACK = 1e-3
 #: Processors in use beyond those allowed, as a share and for the interpreter itself.
 CORES_FACTOR = 1.15
 CORES_SLACK = 0.1
 #: Short loops in which processors are counted; those with the most busy ones are left out. Others
 #: may want the processors too, so that in most loops there is none to steal.
-CORES_LOOPS = 40
+CORES_LOOPS = 24
 CORES_LEFT_OUT = 2
 #: Seconds that a probe may take. Loops of the driver's clock start shorter than a turn of the
 #: scheduler, so that some run undisturbed; longer ones drown what messages cost.
@@ -65,12 +66,19 @@ PROBE_SECONDS = 0.01
 LOOP_SECONDS = (0.0005, 0.002, 0.008)
 #: On a GPU loops are so long that its queue's start does not matter; where the first is in doubt,
 #: so long that the transfer at their end does not.
-GPU_LOOP_SECONDS = (0.01, 0.03, 0.1)
+GPU_LOOP_SECONDS = (0.004, 0.02, 0.1)
+#: How often a probe is tried; less often if a call and the reading of its results take so long,
+#: when results come to the driver with so many bytes a second.
 ATTEMPTS = 5
+FEW_ATTEMPTS = 2
+LENGTHY_SECONDS = 0.02
+READ_RATE = 2e9
 #: Above this, a call is measured once and not in a loop.
 SLOW_SECONDS = 0.2
 #: Work on scalar graphs that is not one unit a point -> the attribute that tells how many.
 UNITS = {"descend": "steps", "churn": "graphs"}
+#: Dimensions of an array of images.
+IMAGES = 4
 #: Calls in which no draw of a random operator may come back.
 DRAWS = 12
 
@@ -118,12 +126,15 @@ class Probe:
     #: Phases that need a fresh start for each call cannot be repeated.
     looped: bool = True
     device: str = "cpu"
-    #: Whether there is a forward pass beside this phase, of which a backward pass is fed residuals.
+    #: Whether there is a forward pass beside this phase, of which a backward pass is fed residuals,
+    #: and its seconds as far as they are known.
     has_forward: bool = False
+    forward: float | None = None
     #: Seconds of a call in the blocks that were stored, once there are any.
     stored: float | None = None
     error: float = 0.0
     _trial: dict[str, Any] | None = field(default=None, repr=False)
+    _read: dict[str, Any] | None = field(default=None, repr=False)
     _first: Arrays | None = field(default=None, repr=False)
 
     @property
@@ -162,6 +173,22 @@ class Probe:
     def factor(self) -> float:
         """Return how many times that another way of measuring may find."""
         return FACTOR if self.stored is None else LATER_FACTOR
+
+    @property
+    def attempts(self) -> int:
+        """Return how often something is tried that calls the phase and reads its results."""
+        reading = sum(array.nbytes for array in self.first.values()) / READ_RATE
+        return ATTEMPTS if self.reported + reading <= LENGTHY_SECONDS else FEW_ATTEMPTS
+
+    def read(self, count: int) -> dict[str, Any]:
+        """Have calls timed whose results are read."""
+        self._read = self.worker.ask("read", phase=self.phase, count=count)
+        return self._read
+
+    @property
+    def last_read(self) -> dict[str, Any]:
+        """Return what was found when results were read last."""
+        return self._read or self.read(self.attempts)
 
     @property
     def first(self) -> Arrays:
@@ -318,7 +345,7 @@ def reading(probe: Probe) -> Finding | None:
         return None
     for _ in LOOP_SECONDS:  # as often as the clock is asked
         count = 1 if probe.reported > SLOW_SECONDS else _reads(probe)
-        answer = probe.worker.ask("read", phase=probe.phase, count=count)
+        answer = probe.read(count)
         found, believed = answer["read"] - _cost_of_reading(probe, answer), probe.believed
         if found <= probe.factor * believed + READ_SLACK:
             return None
@@ -329,7 +356,7 @@ def reading(probe: Probe) -> Finding | None:
 def _reads(probe: Probe) -> int:
     """Return how many results are read: many where that costs little."""
     most = int(READ_SECONDS / _transfer(probe)) if probe.device == "cuda" else 200
-    return max(5, min(most, probe.calls()))
+    return max(probe.attempts, min(most, probe.calls()))
 
 
 def _transfer(probe: Probe) -> float:
@@ -349,9 +376,8 @@ def fresh(probe: Probe) -> Finding | None:
     """Demand the same time for inputs never seen before: no answer is remembered."""
     if not probe.looped or max(probe.reported, probe.believed) > SLOW_SECONDS:
         return None
-    fewest, most = FRESH_TURNS
-    count = max(fewest, min(most, probe.calls()))
-    read = probe.worker.ask("read", phase=probe.phase, count=fewest)
+    count = min(FRESH_TURNS, _reads(probe))
+    read = probe.last_read
     for _ in range(ATTEMPTS):
         answer = probe.worker.ask("fresh", phase=probe.phase, count=count)
         new = float(answer["fresh"])
@@ -368,9 +394,9 @@ def fresh(probe: Probe) -> Finding | None:
 def feeding(probe: Probe) -> Finding | None:
     """Demand that taking inputs costs no more than that, and the forward pass that it may run."""
     first, _ = probe.sets
-    loading = min(_undisturbed(probe, first.load)[1] for _ in range(ATTEMPTS))
+    loading = min(_undisturbed(probe, first.load)[1] for _ in range(probe.attempts))
     count = len(first.arrays) + len(first.cotangents)
-    allowed = FEED_FACTOR * loading + FEED_SLACK * count
+    allowed = FEED_FACTOR * loading + FEED_SLACK * count + TURN_FACTOR * _turning(first.load())
     allowed += FACTOR * _forward_pass(probe) + _upload(probe)
     times = []
     for _ in range(ATTEMPTS):
@@ -388,11 +414,23 @@ def feeding(probe: Probe) -> Finding | None:
     )
 
 
+def _turning(arrays: Arrays) -> float:
+    """Return the seconds in which images get their channels last."""
+    start = time.perf_counter()
+    for array in arrays.values():
+        if array.ndim == IMAGES:
+            np.ascontiguousarray(np.moveaxis(array, 1, -1))
+    return time.perf_counter() - start
+
+
 def _forward_pass(probe: Probe) -> float:
     """Return what a forward pass takes, or this phase where there is none or it is one."""
     if probe.phase != "backward" or not probe.has_forward:
         return probe.reported
-    return seconds_a_call(probe.worker.ask("time", phase="forward", seconds=PROBE_SECONDS))
+    if probe.forward is None:
+        answer = probe.worker.ask("time", phase="forward", seconds=PROBE_SECONDS)
+        probe.forward = seconds_a_call(answer)
+    return probe.forward
 
 
 def _upload(probe: Probe) -> float:
@@ -491,8 +529,8 @@ def _per_call_by_driver(
         least, most = _loop(probe, 1)
         return least, most, LOOP_SLACK + extra
     calls = max(1, min(probe.calls(seconds), int(seconds / longest)))
-    short = [_loop(probe, calls) for _ in range(ATTEMPTS)]
-    long = [_loop(probe, 3 * calls) for _ in range(ATTEMPTS)]
+    short = [_loop(probe, calls) for _ in range(probe.attempts)]
+    long = [_loop(probe, 3 * calls) for _ in range(probe.attempts)]
     (net, elapsed), (net_of_short, elapsed_of_short) = (
         [min(times) for times in zip(*loops, strict=True)] for loops in (long, short)
     )

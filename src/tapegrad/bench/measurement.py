@@ -16,14 +16,13 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from tapegrad.bench import guards, inputs
+from tapegrad.bench import footprint, guards, inputs, machine
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.guards import GUARDS, Finding, Guard, InputSet, Probe
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Memory
-from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Case
 
 #: Blocks that take longer than this are measured once per process, or once at all.
@@ -122,6 +121,9 @@ class Measurement:
     #: Seconds of a call in the fastest block of each cell, and units of work in a call.
     _fastest: dict[CellKey, float] = field(default_factory=dict, init=False)
     _units: dict[CellKey, int] = field(default_factory=dict, init=False)
+    #: Seconds of a forward pass that was found right, of each contender.
+    _forward: dict[str, float] = field(default_factory=dict, init=False)
+    #: The last visit's answer: it is taken while the next worker is busy.
     _block: Block | None = field(default=None, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
@@ -145,6 +147,17 @@ class Measurement:
         self._settle()
         if self.settings.memory:
             self._measure_memory()
+
+    def _measure_memory(self) -> None:
+        """Measure what every timed cell takes; large cases one after the other."""
+        wanted = [
+            cell.key
+            for cell in self._cells.values()
+            if cell.timed and cell.phase not in PREPARATION and cell.key not in self.done.memory
+        ]
+        at_once = 1 if self._large and self.settings.device == "cpu" else len(machine.usable())
+        for found in footprint.measure(self.case, wanted, self._sets[0], self.teams, at_once):
+            self.sink.memory(found)
 
     def _keys(self, name: str) -> list[CellKey]:
         return [CellKey(self.case.key, name, phase) for phase in self.phases]
@@ -288,6 +301,8 @@ class Measurement:
         if finding is not None:
             self._conclude(key, finding.verdict, finding.reason, finding.error)
             return
+        if phase == "forward" and probe.looped:
+            self._forward[key.framework] = probe.reported
         if "counting" in self.settings.guards:
             self._units[key] = guards.units_of(self.case, probe.first)
         notes = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
@@ -392,12 +407,13 @@ class Measurement:
         for processes in [[each] for each in every] if self._large else [every]:
             try:
                 for process, number in self._visits(processes):
-                    keys = [cell.key for cell in self._cells.values() if cell.timed]
+                    for key in self._still_wanted(process, number):
+                        self._make_ready(key, process)
+                    keys = self._still_wanted(process, number)
                     for index in rng.permutation(len(keys)):
-                        if self._wanted(keys[index], process, number):
-                            self._visit(keys[index], process, number)
+                        self._visit(keys[index], process, number)
             finally:
-                self._store_block()
+                self._take_block()
             self._go_through_again(processes)
             self._look_back(processes)
             if self._large:
@@ -413,7 +429,7 @@ class Measurement:
             for process, number in self._visits(processes):
                 if (key, process, number) in self.done.blocks and self._cells[key].timed:
                     self._visit(key, process, number)
-                    self._block = None
+                    self._take_block(store=False)
 
     def _forget(self, processes: Iterable[int]) -> None:
         """Have workers let go of the case."""
@@ -423,10 +439,15 @@ class Measurement:
                     self.teams[name].worker(process).ask("forget")
                 self._prepared.discard((name, process))
 
-    def _wanted(self, key: CellKey, process: int, number: int) -> bool:
-        if (key, process, number) in self.done.blocks or not self._cells[key].timed:
-            return False
-        return self._affordable(key, number)
+    def _still_wanted(self, process: int, number: int) -> list[CellKey]:
+        """Return the cells that want a block of this round from this process."""
+        return [
+            key
+            for key, cell in self._cells.items()
+            if cell.timed
+            and (key, process, number) not in self.done.blocks
+            and self._affordable(key, number)
+        ]
 
     def _affordable(self, key: CellKey, number: int) -> bool:
         """Tell whether a cell gets another block, given how long the ones so far took."""
@@ -438,29 +459,33 @@ class Measurement:
     def _visit(self, key: CellKey, process: int, number: int) -> None:
         """Measure one block; a worker that fails takes its cell with it."""
         try:
-            worker = self._ready_worker(key, process)
+            worker = self._prepare(key.framework, process)
             worker.send(
                 "time", phase=key.phase, seconds=self.settings.seconds, cold=self.settings.cold
             )
-            self._store_block()  # the last one, while this worker warms up
+            self._take_block()  # the last one, while this worker warms up
             answer = worker.receive()
-            self._expect_units(key, answer["units"])
         except WorkerError as error:
-            self._conclude(key, error.kind, str(error))
-            self._prepared.discard((key.framework, process))
+            self._give_up(key, process, error)
             return
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
-        seconds = guards.seconds_a_call(answer)
-        self._fastest[key] = min(self._fastest.get(key, math.inf), seconds)
         self._block = block
 
-    def _expect_units(self, key: CellKey, units: int) -> None:
-        """Refuse a time that is divided by something else than the first; graphs have points."""
-        known = self._units.setdefault(key, units if self._scalar_graph else 1)
-        if units != known:
-            reason = f"counts one call as {units:,} units of work, not {known:,}"
-            raise WorkerError("mistrusted", reason)
+    def _take_block(self, *, store: bool = True) -> None:
+        """Take a block, unless its time is divided by something else than the first was."""
+        block, self._block = self._block, None
+        if block is None or not self._cells[key := block.key].timed:
+            return
+        known = self._units.setdefault(key, block.units if self._scalar_graph else 1)
+        if block.units != known:
+            reason = f"counts one call as {block.units:,} units of work, not {known:,}"
+            self._give_up(key, block.process, WorkerError("mistrusted", reason))
+            return
+        seconds = float(np.median(block.samples)) * block.units
+        self._fastest[key] = min(self._fastest.get(key, math.inf), seconds)
+        if store:
+            self.sink.block(block)
 
     def _look_back(self, processes: Iterable[int]) -> None:
         """Check results once more: what was right before the clock ran must be right after it."""
@@ -504,20 +529,22 @@ class Measurement:
         guard = self.settings.guards.get("dependence")
         return None if guard is None or self.case.random else guard(probe)
 
-    def _store_block(self) -> None:
-        block, self._block = self._block, None
-        if block is not None:
-            self.sink.block(block)
+    def _make_ready(self, key: CellKey, process: int) -> None:
+        """Have a worker hold the case, and see that its results are right too."""
+        try:
+            worker = self._prepare(key.framework, process)
+            if process and key.phase not in PREPARATION and (key, process) not in self._verified:
+                finding = guards.values(self._probe(key, worker))
+                if finding is not None:
+                    raise WorkerError(finding.verdict, f"in process {process}: {finding.reason}")
+                self._verified.add((key, process))
+        except WorkerError as error:
+            self._give_up(key, process, error)
 
-    def _ready_worker(self, key: CellKey, process: int) -> Worker:
-        """Return a worker that holds the case and whose results are right too."""
-        worker = self._prepare(key.framework, process)
-        if process and key.phase not in PREPARATION and (key, process) not in self._verified:
-            finding = guards.values(self._probe(key, worker))
-            if finding is not None:
-                raise WorkerError(finding.verdict, f"in process {process}: {finding.reason}")
-            self._verified.add((key, process))
-        return worker
+    def _give_up(self, key: CellKey, process: int, error: WorkerError) -> None:
+        """Let a worker's failure take the cell with it."""
+        self._conclude(key, error.kind, str(error))
+        self._prepared.discard((key.framework, process))
 
     def _probe(self, key: CellKey, worker: Worker) -> Probe:
         offer = self._offers[key.framework]
@@ -532,25 +559,8 @@ class Measurement:
             looped=key.phase in offer["looped"],
             device=self.settings.device,
             has_forward="forward" in offer["phases"],
+            forward=self._forward.get(key.framework),
         )
-
-    def _measure_memory(self) -> None:
-        for key, cell in list(self._cells.items()):
-            if cell.timed and key.phase not in PREPARATION and key not in self.done.memory:
-                self.sink.memory(self._memory_of(key))
-
-    def _memory_of(self, key: CellKey) -> Memory:
-        """Run one phase in a process that has done nothing else."""
-        first = self._sets[0]
-        needed = _needed(self.case, first.truth.of_phase(key.phase))
-        try:
-            with self.teams[key.framework].fresh() as worker:
-                worker.ask("prepare", case=self.case.as_dict(), arrays=first.arrays)
-                first.feed(worker)
-                answer = worker.ask("memory", phase=key.phase)
-        except WorkerError:
-            return Memory(*key, needed=needed)
-        return Memory(*key, needed=needed, **answer)
 
 
 @dataclass
@@ -567,16 +577,6 @@ class _Kept:
 
     def memory(self, memory: Memory) -> None:
         """Let it go: nothing is measured."""
-
-
-def _needed(case: Case, results: Arrays) -> int:
-    """Add up the bytes of inputs and results in the case's own type."""
-    width = np.dtype(case.dtype).itemsize
-    taken = sum(
-        input_dtype(array.kind, case.dtype).itemsize * math.prod(array.shape)
-        for array in case.inputs
-    )
-    return taken + width * sum(array.size for array in results.values())
 
 
 def _nudged(arrays: Arrays) -> Arrays:

@@ -118,7 +118,14 @@ class WorkerProcess(Worker):
     """One worker process, pinned to processors of its own choice of number."""
 
     def __init__(
-        self, contender: Contender, folder: Path, *, threads: int, device: str, timeout: float
+        self,
+        contender: Contender,
+        folder: Path,
+        *,
+        threads: int,
+        device: str,
+        timeout: float,
+        turn: int = 0,
     ) -> None:
         program = contender.interpreter()
         if program is None:
@@ -150,7 +157,7 @@ class WorkerProcess(Worker):
         os.set_blocking(self._process.stdout.fileno(), False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
-        pin(self._process.pid, threads)
+        pin(self._process.pid, threads, turn)
         try:
             self.hello = self.ask(
                 "hello",
@@ -341,13 +348,18 @@ def _scheduled(pid: int, field: int) -> float:
     )
 
 
-def pin(pid: int, threads: int) -> None:
-    """Bind a process to as many processors as it may use; the first is left to the driver."""
+def pin(pid: int, threads: int, turn: int = 0) -> None:
+    """Bind a process to as many processors as it may use; the first is left to the driver.
+
+    Those of another `turn` are others, if there are more.
+    """
     if not hasattr(os, "sched_setaffinity"):
         return
     allowed = sorted(os.sched_getaffinity(0))
+    start = -threads * (1 + turn)
+    chosen = {allowed[(start + index) % len(allowed)] for index in range(threads)}
     with suppress(ProcessLookupError):
-        os.sched_setaffinity(pid, allowed[-threads:])
+        os.sched_setaffinity(pid, chosen)
 
 
 def install_hint(contender: Contender) -> str:

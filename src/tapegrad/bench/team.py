@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,9 @@ from typing import Any
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.process import Worker, WorkerProcess
+
+#: Numbers of the workers that only one question is asked of.
+_FRESH = itertools.count()
 
 
 @dataclass
@@ -23,6 +27,7 @@ class ProcessTeam:
     device: str
     timeout: float
     _workers: dict[int, WorkerProcess] = field(default_factory=dict)
+    _fresh: list[WorkerProcess] = field(default_factory=list)
     _failure: WorkerError | None = None
 
     @property
@@ -46,11 +51,17 @@ class ProcessTeam:
 
     @contextmanager
     def fresh(self) -> Iterator[Worker]:
-        """Start a worker that nobody has used."""
-        worker = self._start("fresh")
+        """Start a worker that nobody has used, on other processors than the one before it.
+
+        Nothing is timed in it, and several may run at once.
+        """
+        number = next(_FRESH)
+        worker = self._start(f"fresh{number}", turn=number)
+        self._fresh.append(worker)
         try:
             yield worker
         finally:
+            self._fresh.remove(worker)
             worker.close()
 
     def greeting(self) -> dict[str, Any]:
@@ -60,17 +71,18 @@ class ProcessTeam:
 
     def close(self) -> None:
         """End all workers."""
-        for worker in self._workers.values():
+        for worker in (*self._workers.values(), *self._fresh):
             worker.close()
         self._workers.clear()
 
-    def _start(self, name: str) -> WorkerProcess:
+    def _start(self, name: str, turn: int = 0) -> WorkerProcess:
         worker = WorkerProcess(
             self.contender,
             self.folder / f"{self.contender.name}-{name}",
             threads=self.threads,
             device=self.device,
             timeout=self.timeout,
+            turn=turn,
         )
         devices = worker.hello["devices"]
         if self.device not in devices:

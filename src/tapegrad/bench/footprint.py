@@ -1,0 +1,66 @@
+"""What cells take of memory, each in a process that has done nothing else.
+
+Nothing is timed here, so that several processes run at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import numpy as np
+
+from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.guards import InputSet
+from tapegrad.bench.inputs import Arrays
+from tapegrad.bench.process import Worker
+from tapegrad.bench.results import CellKey, Memory
+from tapegrad.worker.adapter import input_dtype
+from tapegrad.worker.case import Case
+
+
+class Starter(Protocol):
+    """Who can start a worker of one contender."""
+
+    def fresh(self) -> AbstractContextManager[Worker]:
+        """Start a worker that nobody has used, for as long as the context lasts."""
+
+
+def measure(
+    case: Case,
+    keys: Sequence[CellKey],
+    given: InputSet,
+    starters: Mapping[str, Starter],
+    at_once: int,
+) -> Iterator[Memory]:
+    """Measure cells, so many at a time; each is returned as soon as those before it are."""
+    pool = ThreadPoolExecutor(at_once)
+    try:
+        yield from pool.map(lambda key: _measure(case, key, given, starters[key.framework]), keys)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _measure(case: Case, key: CellKey, given: InputSet, starter: Starter) -> Memory:
+    needed = _needed(case, given.truth.of_phase(key.phase))
+    try:
+        with starter.fresh() as worker:
+            worker.ask("prepare", case=case.as_dict(), arrays=given.arrays)
+            given.feed(worker)
+            answer = worker.ask("memory", phase=key.phase)
+    except WorkerError:
+        return Memory(*key, needed=needed)
+    return Memory(*key, needed=needed, **answer)
+
+
+def _needed(case: Case, results: Arrays) -> int:
+    """Add up the bytes of inputs and results in the case's own type."""
+    width = np.dtype(case.dtype).itemsize
+    taken = sum(
+        input_dtype(array.kind, case.dtype).itemsize * math.prod(array.shape)
+        for array in case.inputs
+    )
+    return taken + width * sum(array.size for array in results.values())
