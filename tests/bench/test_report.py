@@ -17,6 +17,7 @@ from rich.console import Console
 
 from tapegrad.bench.driver import Options, select
 from tapegrad.bench.errors import BenchError, MalformedFileError
+from tapegrad.bench.joining import joined
 from tapegrad.bench.report import (
     csv_text,
     json_text,
@@ -35,6 +36,7 @@ from tapegrad.bench.report.page import page_of
 from tapegrad.bench.report.text import spread
 from tapegrad.bench.results import (
     TIMED,
+    UNFINISHED,
     UNTIMED,
     Block,
     Cell,
@@ -478,3 +480,52 @@ def test_numbers_have_three_digits() -> None:
         "±100%",
         "±0.2%",
     ]
+
+
+def part(results: Results, name: str, **options: object) -> Results:
+    """Return results as another run has them."""
+    run = msgspec.structs.replace(results.run, id=name, options=results.run.options | options)
+    return msgspec.structs.replace(results, run=run)
+
+
+def test_several_runs_are_one_and_a_case_is_never_mixed() -> None:
+    first = results_of(
+        [ADD, EXP],
+        [
+            (ADD, "torch", "forward", 1e-6),
+            (ADD, "jax", "forward", 2e-6),
+            (EXP, "torch", "forward", 1e-6),
+            (EXP, "jax", "forward", UNFINISHED),
+        ],
+    )
+    second = results_of([EXP], [(EXP, "torch", "forward", 3e-6), (EXP, "jax", "forward", 6e-6)])
+    both = joined([part(first, "a"), part(second, "b", filter=["exp"])])
+    assert both.run.id == "a, b"
+    assert list(both.case_by_key()) == [ADD.key, EXP.key]
+    assert both.blocks_of(CellKey(EXP.key, "torch", "forward")) == second.blocks_of(
+        CellKey(EXP.key, "torch", "forward")
+    )
+    cell = both.cell(CellKey(EXP.key, "jax", "forward"))
+    assert cell is not None and cell.verdict == "checked"
+    assert "exp" in markdown(both) and "add" in markdown(both)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"device": "cuda"}, "device cpu and cuda"),
+        ({"threads": 2}, "threads 1 and 2"),
+        ({"rounds": 9}, "rounds 3 and 9"),
+    ],
+)
+def test_runs_of_another_design_are_not_one(
+    plain: Results, change: dict[str, object], words: str
+) -> None:
+    with pytest.raises(BenchError, match=words):
+        joined([part(plain, "a"), part(plain, "b", **change)])
+
+
+def test_runs_of_other_versions_are_not_one(plain: Results) -> None:
+    newer = msgspec.structs.replace(plain, frameworks=[Framework("torch", "2.0", "e")])
+    with pytest.raises(BenchError, match=r"version of torch 1\.0 and 2\.0"):
+        joined([part(plain, "a"), part(newer, "b")])

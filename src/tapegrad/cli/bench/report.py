@@ -1,4 +1,4 @@
-"""`tapegrad bench report`: show a run again."""
+"""`tapegrad bench report`: show a run again, or several as one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ ENDINGS = {"": "term", "txt": "term"}
 
 
 def report(
-    run: Annotated[
-        str,
+    runs: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[RUN]",
-            help="A run's id or the beginning of one, latest, latest~2, SUITE:latest, or a JSON "
-            "file that this command wrote.",
+            metavar="[RUN]...",
+            help="A run's id or the beginning of one, latest (default), latest~2, SUITE:latest, or "
+            "a JSON file that this command wrote. Several runs of one suite are shown as one.",
         ),
-    ] = "latest",
+    ] = None,
     *,
     format: Annotated[
         str | None,
@@ -41,10 +41,14 @@ def report(
         bool, typer.Option("--verbose", "-v", help="Add the command that repeats each row.")
     ] = False,
 ) -> None:
-    """Show the results of a run again."""
+    """Show the results of a run again, or of several as one.
+
+    Several must be of one suite, machine and design. Each case comes from the run that settled most
+    of it.
+    """
     chosen = _format(format, output)
     check_chart(chart)
-    results = _results(run, store)
+    results = _results(runs or ["latest"], store)
     if chosen == "term" and output is None:
         from tapegrad.bench.report import render
 
@@ -68,7 +72,13 @@ def _format(name: str | None, output: Path | None) -> str:
     return chosen
 
 
-def _results(run: str, url: str | None) -> Results:
+def _results(runs: list[str], url: str | None) -> Results:
+    from tapegrad.bench.joining import joined
+
+    return joined([_run(run, url) for run in runs])
+
+
+def _run(run: str, url: str | None) -> Results:
     from tapegrad.bench.report import load
     from tapegrad.bench.store import open_store
 
