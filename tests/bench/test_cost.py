@@ -8,7 +8,7 @@ import pytest
 
 from tapegrad.bench import agreement, cost
 from tapegrad.bench.cost import Cost, bars, measure_cost
-from tapegrad.bench.measurement import Settings
+from tapegrad.bench.given import Settings
 from tapegrad.bench.suites.operators import CATEGORIES
 from tapegrad.cli import main
 

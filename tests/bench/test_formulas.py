@@ -85,7 +85,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Run the formulas in workers; what the clock says is not the subject."""
     kept = {name: GUARDS[name] for name in ("values", "meaning", "dependence")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tapegrad.bench.measurement.GUARDS", kept)
+        patch.setattr("tapegrad.bench.given.GUARDS", kept)
         return bench.run(
             bench.Suite("chosen", "", (GRADIENT, HESSIAN)),
             frameworks=[*OTHERS, "tapegrad", "tapegrad-batch"],

@@ -142,7 +142,7 @@ def test_every_operator_is_checked_in_every_framework(
     Only results are looked at here: what the clock says is the subject of other tests.
     """
     kept = {name: GUARDS[name] for name in ("values", "meaning", "dependence")}
-    monkeypatch.setattr("tapegrad.bench.measurement.GUARDS", kept)
+    monkeypatch.setattr("tapegrad.bench.given.GUARDS", kept)
     frameworks = ["numpy", "torch", "jax"]
     small = [case for case in CASES if case.size == "small"]
     firsts = {case.op: case for case in reversed(small)}

@@ -36,7 +36,7 @@ Bench = Callable[..., Results]
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Give the command line; results are looked at, what the clock says is not the subject."""
     kept = {name: GUARDS[name] for name in ("values", "meaning", "dependence")}
-    monkeypatch.setattr("tapegrad.bench.measurement.GUARDS", kept)
+    monkeypatch.setattr("tapegrad.bench.given.GUARDS", kept)
 
     def run(suite: str, *arguments: str) -> Results:
         store = str(tmp_path / "results.sqlite")

@@ -90,7 +90,7 @@ def test_variants_are_checked_or_say_where_they_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = {name: GUARDS[name] for name in ("values", "meaning", "dependence")}
-    monkeypatch.setattr("tapegrad.bench.measurement.GUARDS", kept)
+    monkeypatch.setattr("tapegrad.bench.given.GUARDS", kept)
     results = bench.run(
         bench.Suite("convolution", "", (CASES["conv2d"],)),
         frameworks=list(VARIANTS),

@@ -31,7 +31,7 @@ def check(tmp_path_factory: pytest.TempPathFactory) -> Check:
             assert find(name).interpreter(), f"{name} is missing: `make test-frameworks` has it"
         kept = {name: GUARDS[name] for name in guards}
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("tapegrad.bench.measurement.GUARDS", kept)
+            patch.setattr("tapegrad.bench.given.GUARDS", kept)
             return bench.run(
                 bench.Suite("chosen", "", tuple(cases)),
                 frameworks=list(frameworks),

@@ -15,8 +15,9 @@ import msgspec
 from tapegrad.bench import frameworks
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, Fault
 from tapegrad.bench.frameworks import Contender
+from tapegrad.bench.given import Settings
 from tapegrad.bench.guards import GUARDS, Finding, Guard, Probe
-from tapegrad.bench.measurement import Measurement, Settings
+from tapegrad.bench.measurement import Measurement
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, Memory
 from tapegrad.bench.team import ProcessTeam

@@ -25,7 +25,8 @@ from scipy import stats
 
 from tapegrad.bench import frameworks, statistics
 from tapegrad.bench.audit import team, witnesses
-from tapegrad.bench.measurement import Measurement, Settings
+from tapegrad.bench.given import Settings
+from tapegrad.bench.measurement import Measurement
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, CellKey, Memory
 from tapegrad.worker.case import Array, Case

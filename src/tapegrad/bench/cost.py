@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 from tapegrad.bench import frameworks, machine, scratch, suites
 from tapegrad.bench.driver import WITNESSES
-from tapegrad.bench.measurement import Measurement, Settings
+from tapegrad.bench.given import Settings
+from tapegrad.bench.measurement import Measurement
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, Memory, Run
 from tapegrad.bench.store import Store, open_store

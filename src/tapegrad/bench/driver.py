@@ -20,7 +20,8 @@ import psutil
 from tapegrad.bench import frameworks, machine, scratch, suites
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError, WorkerError
 from tapegrad.bench.frameworks import Contender
-from tapegrad.bench.measurement import Done, Measurement, Settings
+from tapegrad.bench.given import Done, Settings
+from tapegrad.bench.measurement import Measurement
 from tapegrad.bench.results import (
     UNFINISHED,
     Block,

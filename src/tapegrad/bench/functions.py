@@ -16,7 +16,8 @@ import numpy as np
 from tapegrad.bench import machine, scratch, statistics
 from tapegrad.bench.errors import BenchError, UnknownNameError
 from tapegrad.bench.frameworks import shipped
-from tapegrad.bench.measurement import Measurement, Settings
+from tapegrad.bench.given import Settings
+from tapegrad.bench.measurement import Measurement
 from tapegrad.bench.process import LocalWorker, Worker
 from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
 from tapegrad.bench.statistics import Ratio

@@ -7,10 +7,10 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from tapegrad.bench import footprint, guards, inputs, machine
 from tapegrad.bench.errors import WorkerError
-from tapegrad.bench.guards import GUARDS, Finding, Guard, InputSet, Probe
+from tapegrad.bench.given import Done, Settings, Sink, Team
+from tapegrad.bench.guards import Finding, InputSet, Probe
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
 from tapegrad.bench.process import Worker
@@ -40,65 +41,6 @@ OUTPUT_ONLY = ("forward", "inference")
 PREPARATION = ("build", "compile")
 
 
-@dataclass(frozen=True)
-class Settings:
-    """How thoroughly to measure."""
-
-    processes: int = 3
-    rounds: int = 3
-    #: Length of a block.
-    seconds: float = 0.02
-    #: Whether caches are emptied before each call.
-    cold: bool = False
-    seed: int = 0
-    #: Whether to measure memory, in a process of its own.
-    memory: bool = False
-    device: str = "cpu"
-    guards: Mapping[str, Guard] = field(default_factory=lambda: GUARDS)
-
-
-class Team(Protocol):
-    """The workers of one contender."""
-
-    @property
-    def threads(self) -> int:
-        """Processors that each worker may use."""
-
-    @property
-    def at_once(self) -> int:
-        """Workers, of all contenders, that may be given a case at the same time."""
-
-    def worker(self, process: int) -> Worker:
-        """Return a live worker, starting it if need be; raises `WorkerError`."""
-
-    def fresh(self) -> AbstractContextManager[Worker]:
-        """Start a worker that nobody has used, for as long as the context lasts."""
-
-
-class Sink(Protocol):
-    """Where results go the moment they exist."""
-
-    def cell(self, cell: Cell) -> None:
-        """Take a verdict; a later one on the same cell replaces it."""
-
-    def block(self, block: Block) -> None:
-        """Take a block."""
-
-    def memory(self, memory: Memory) -> None:
-        """Take a measurement of memory."""
-
-
-@dataclass(frozen=True)
-class Done:
-    """What an earlier, interrupted run has left to start from."""
-
-    cells: Mapping[CellKey, Cell] = field(default_factory=dict)
-    blocks: frozenset[tuple[CellKey, int, int]] = frozenset()
-    memory: frozenset[CellKey] = frozenset()
-    #: Seconds of the longest block of each cell.
-    costs: Mapping[CellKey, float] = field(default_factory=dict)
-
-
 @dataclass
 class Measurement:
     """The measurement of one case."""
@@ -118,8 +60,8 @@ class Measurement:
     _offers: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
-    #: Seconds of a call in the fastest block of each cell, and units of work in a call.
-    _fastest: dict[CellKey, float] = field(default_factory=dict, init=False)
+    #: Seconds of a call in the fastest block of each process, and units of work in a call.
+    _fastest: dict[tuple[CellKey, int], float] = field(default_factory=dict, init=False)
     _units: dict[CellKey, int] = field(default_factory=dict, init=False)
     #: Seconds of a forward pass that was found right, of each contender.
     _forward: dict[str, float] = field(default_factory=dict, init=False)
@@ -483,7 +425,8 @@ class Measurement:
             self._give_up(key, block.process, WorkerError("mistrusted", reason))
             return
         seconds = float(np.median(block.samples)) * block.units
-        self._fastest[key] = min(self._fastest.get(key, math.inf), seconds)
+        place = key, block.process
+        self._fastest[place] = min(self._fastest.get(place, math.inf), seconds)
         if store:
             self.sink.block(block)
 
@@ -493,9 +436,14 @@ class Measurement:
             return
         for key in self._looked_back_on():
             there = [each for each in processes if (key.framework, each) in self._prepared]
+            fastest = min(there, key=lambda each: self._claimed(key, each), default=0)
             for process in there:
                 if self._cells[key].timed:
-                    self._look_again(key, process, last=process == there[-1])
+                    self._look_again(key, process, fastest=process == fastest)
+
+    def _claimed(self, key: CellKey, process: int) -> float:
+        """Return the seconds of a call that a process has told of at best."""
+        return self._fastest.get((key, process), math.inf)
 
     def _looked_back_on(self) -> list[CellKey]:
         """Return the cells with results that were timed, now or before the run was interrupted."""
@@ -503,12 +451,14 @@ class Measurement:
         timed = self._costs.keys() | earlier
         return [key for key in self._cells if key in timed and key.phase not in PREPARATION]
 
-    def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
+    def _look_again(self, key: CellKey, process: int, *, fastest: bool) -> None:
+        """Look at results of every process, and at the times of the one that claims most."""
         try:
             probe = self._probe(key, self.teams[key.framework].worker(process))
             finding = guards.values(probe) or self._still_depends(probe)
-            if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
-                probe.stored = self._fastest.get(key)
+            if finding is None and fastest and self._costs.get(key, 0.0) <= LONG_BLOCK:
+                claimed = self._claimed(key, process)
+                probe.stored = claimed if claimed < math.inf else None
                 finding = self._still_in_time(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
