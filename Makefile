@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
-GROUPS := --group build --group test --group lint
 SOURCES := $(shell find cmake core bindings src -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
 CXX_FILES := $(shell find core bindings tools -name '*.cpp' -o -name '*.h')
 
@@ -91,16 +90,20 @@ $(VENV)/.installed: $(VENV)/.tools $(SOURCES)
 	$(PIP) install --no-build-isolation $(EXTRAS)
 	touch $@
 
-$(VENV)/.native: $(VENV)/.tools $(SOURCES)
+$(VENV)/.native: $(VENV)/.builder $(SOURCES)
 	@echo "building tapegrad for this machine"
 	$(PIP) install --no-build-isolation -Cbuild-dir=build/native -Ccmake.define.TAPEGRAD_ISAS=native \
 		$(EXTRAS)
 	touch $@
 
-$(VENV)/.tools: pyproject.toml
+$(VENV)/.tools: $(VENV)/.builder
+	$(PIP) install --group test --group lint
+	touch $@
+
+$(VENV)/.builder: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) install "pip>=25.1"
-	$(PIP) install $(GROUPS)
+	$(PIP) install --group build
 	touch $@
 
 clean:

@@ -111,6 +111,8 @@ def test_flawed_cases_are_refused(store: Path, case: Any, message: str) -> None:
         ({"at_level": ("numpy",)}, "at_level must be a dictionary"),
         ({"frameworks": "numpy"}, r"frameworks must be a tuple .* not 'numpy' \(str\)"),
         ({"at_level": {"operators": ("numpy",)}}, "no level 'operators'"),
+        ({"memory_at": ("operators",)}, "no level 'operators'"),
+        ({"memory_at": "operator"}, "memory_at must be a tuple of names"),
         ({"at_level": {"operator": "numpy"}}, "at_level.* must be a tuple of names"),
         ({"at_size": {"huge": ("numpy",)}}, "at_size: there is no size 'huge'"),
         ({"bars": (1.0,)}, "bars must be a tuple of Bar"),

@@ -472,7 +472,7 @@ class _Driver:
             seconds=options.block,
             cold=options.cache == "cold",
             seed=options.seed,
-            memory=options.memory,
+            memory=options.memory and self._suite.weighs(case),
             device=options.device,
         )
         if not options.frameworks:

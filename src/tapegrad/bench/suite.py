@@ -40,6 +40,8 @@ class Suite:
     at_level: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: The same by size: who takes minutes for a large case is left out of it.
     at_size: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: Levels at which memory is measured if that is asked for; empty: at all.
+    memory_at: tuple[str, ...] = ()
     #: What the command line calls the suite that these cases were picked from, if any.
     of: str = ""
     bars: tuple[Bar, ...] = field(default=())
@@ -50,6 +52,10 @@ class Suite:
         """Tell whether a contender is meant for a case, if the user names none."""
         chosen = self.at_level.get(case.level), self.at_size.get(case.size)
         return all(names is None or framework in names for names in chosen)
+
+    def weighs(self, case: Case) -> bool:
+        """Tell whether the memory of a case is measured if that is asked for."""
+        return not self.memory_at or case.level in self.memory_at
 
     def check(self, where: str = "") -> None:
         """Refuse a suite that could not be measured; `where` is its file, if it has one."""
@@ -64,6 +70,10 @@ class Suite:
         yield from _flaws_of_names("frameworks", self.frameworks)
         yield from _flaws_of_choice("level", self.at_level, LEVELS)
         yield from _flaws_of_choice("size", self.at_size, SIZES)
+        yield from _flaws_of_names("memory_at", self.memory_at)
+        for level in self.memory_at:
+            if level not in LEVELS:
+                yield f"memory_at: there is no level {level!r}. There are: {', '.join(LEVELS)}."
         if not _all(self.bars, Bar):
             yield f"bars must be a tuple of Bar, not {_told(self.bars, Bar)}."
 

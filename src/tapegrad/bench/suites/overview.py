@@ -43,4 +43,5 @@ SUITE = Suite(
     ),
     frameworks=tuple(dict.fromkeys((*SCALAR, *TENSOR))),
     at_level={"graph": SCALAR, "operator": TENSOR, "layer": TENSOR},
+    memory_at=("operator",),
 )
