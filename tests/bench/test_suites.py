@@ -203,7 +203,7 @@ def test_the_overview_shows_every_module() -> None:
 def test_a_suite_says_whose_memory_is_worth_measuring() -> None:
     weighed = {case.level for case in overview.SUITE.cases if overview.SUITE.weighs(case)}
     assert weighed == {"operator"}
-    assert all(map(operators.SUITE.weighs, operators.SUITE.cases))
+    assert all(map(modules.SUITE.weighs, modules.SUITE.cases))
 
 
 # Layers of CNNs
