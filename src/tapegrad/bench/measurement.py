@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -60,8 +59,8 @@ class Measurement:
     _offers: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
-    #: Seconds of a call in the fastest block of each process, and units of work in a call.
-    _fastest: dict[tuple[CellKey, int], float] = field(default_factory=dict, init=False)
+    #: Seconds of a call in each block of a cell, and units of work in a call.
+    _claims: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
     _units: dict[CellKey, int] = field(default_factory=dict, init=False)
     #: Seconds of a forward pass that was found right, of each contender.
     _forward: dict[str, float] = field(default_factory=dict, init=False)
@@ -425,8 +424,7 @@ class Measurement:
             self._give_up(key, block.process, WorkerError("mistrusted", reason))
             return
         seconds = float(np.median(block.samples)) * block.units
-        place = key, block.process
-        self._fastest[place] = min(self._fastest.get(place, math.inf), seconds)
+        self._claims.setdefault(key, []).append(seconds)
         if store:
             self.sink.block(block)
 
@@ -436,14 +434,9 @@ class Measurement:
             return
         for key in self._looked_back_on():
             there = [each for each in processes if (key.framework, each) in self._prepared]
-            fastest = min(there, key=lambda each: self._claimed(key, each), default=0)
             for process in there:
                 if self._cells[key].timed:
-                    self._look_again(key, process, fastest=process == fastest)
-
-    def _claimed(self, key: CellKey, process: int) -> float:
-        """Return the seconds of a call that a process has told of at best."""
-        return self._fastest.get((key, process), math.inf)
+                    self._look_again(key, process, last=process == there[-1])
 
     def _looked_back_on(self) -> list[CellKey]:
         """Return the cells with results that were timed, now or before the run was interrupted."""
@@ -451,14 +444,15 @@ class Measurement:
         timed = self._costs.keys() | earlier
         return [key for key in self._cells if key in timed and key.phase not in PREPARATION]
 
-    def _look_again(self, key: CellKey, process: int, *, fastest: bool) -> None:
-        """Look at results of every process, and at the times of the one that claims most."""
+    def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
+        """Look at results of every process, and at the times of the last."""
         try:
             probe = self._probe(key, self.teams[key.framework].worker(process))
             finding = guards.values(probe) or self._still_depends(probe)
-            if finding is None and fastest and self._costs.get(key, 0.0) <= LONG_BLOCK:
-                claimed = self._claimed(key, process)
-                probe.stored = claimed if claimed < math.inf else None
+            if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
+                probe.stored = (
+                    float(np.median(claims)) if (claims := self._claims.get(key)) else None
+                )
                 finding = self._still_in_time(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
