@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -451,6 +452,8 @@ class _Driver:
             except WorkerError:
                 continue  # its cells will say why
             details = {**hello["details"], "python": hello["python"], "threads": team.threads}
+            if not team.contender.ships:
+                details["adapter"] = team.contender.digest()
             environment = team.contender.environment_hash(details)
             found = Framework(name, hello["version"], environment, details)
             _same_framework(self._run.id, known.get(name, found), found)
@@ -505,8 +508,10 @@ def _in_order(witnesses: Iterable[str], case: Case) -> list[str]:
 def _done(earlier: Results) -> Done:
     """Return what need not be measured again."""
     costs: dict[CellKey, float] = {}
+    claims: dict[CellKey, list[float]] = {}
     for block in earlier.blocks:
         costs[block.key] = max(costs.get(block.key, 0.0), block.seconds)
+        claims.setdefault(block.key, []).append(median(block.samples) * block.units)
     return Done(
         cells={cell.key: cell for cell in earlier.cells if cell.verdict != UNFINISHED},
         blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
@@ -514,6 +519,7 @@ def _done(earlier: Results) -> Done:
             CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory
         ),
         costs=costs,
+        claims=claims,
     )
 
 

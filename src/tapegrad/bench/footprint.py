@@ -36,15 +36,19 @@ def measure(
     starters: Mapping[str, Starter],
     at_once: int,
 ) -> Iterator[Memory]:
-    """Measure cells, so many at a time; each is returned as soon as those before it are."""
+    """Measure cells, so many at a time; each is returned as soon as those before it are.
+
+    One whose worker fails is left out: who goes on with the run tries it again.
+    """
     pool = ThreadPoolExecutor(at_once)
     try:
-        yield from pool.map(lambda key: _measure(case, key, given, starters[key.framework]), keys)
+        found = pool.map(lambda key: _measure(case, key, given, starters[key.framework]), keys)
+        yield from (each for each in found if each is not None)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _measure(case: Case, key: CellKey, given: InputSet, starter: Starter) -> Memory:
+def _measure(case: Case, key: CellKey, given: InputSet, starter: Starter) -> Memory | None:
     needed = _needed(case, given.truth.of_phase(key.phase))
     try:
         with starter.fresh() as worker:
@@ -52,7 +56,7 @@ def _measure(case: Case, key: CellKey, given: InputSet, starter: Starter) -> Mem
             given.feed(worker)
             answer = worker.ask("memory", phase=key.phase)
     except WorkerError:
-        return Memory(*key, needed=needed)
+        return None
     return Memory(*key, needed=needed, **answer)
 
 

@@ -89,6 +89,10 @@ class Contender:
         found = shutil.which(self.file.parent / name if os.sep in name else name)
         return Path(found).absolute() if found else None
 
+    def digest(self) -> str:
+        """Identify the text of the adapter's file."""
+        return hashlib.sha256(self.file.read_bytes()).hexdigest()[:12]
+
     def environment_hash(self, details: Any) -> str:
         """Identify interpreter, packages and settings: equal hashes, equal conditions."""
         listed = self.environment / COMPLETE

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from tapegrad.bench.comparison import Difference
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import Truth
 from tapegrad.bench.process import Worker
+from tapegrad.bench.results import Block
 from tapegrad.worker.case import Case
 
 #: A time is believed if another way to measure it finds at most this multiple of it; once times are
@@ -44,10 +45,15 @@ GPU_LATENCY = 5e-4
 GPU_TRANSFER = 5e8
 #: Seconds for which results of a GPU are read.
 READ_SECONDS = 0.05
-#: Inputs never seen before may cost this multiple (cold caches, new pages) plus a slack; short
-#: calls are tried so often.
+#: What messages, control kernels and the start of the samples may take of a block.
+BLOCK_SLACK = 5e-3
+#: Inputs never seen before may cost this multiple (cold caches) plus a slack, and some for each
+#: page of the results: the heap gives pages back when inputs are replaced. Short calls are tried so
+#: often.
 FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-6
+FRESH_PAGE = 1e-6
+PAGE = 4096
 FRESH_TURNS = 25
 #: Taking inputs may cost this multiple of loading them, and of turning images to other layouts,
 #: plus a slack for each: frameworks make tensors in their own way, and some hand them to a thread.
@@ -340,6 +346,50 @@ def _loop_seconds(probe: Probe) -> tuple[float, ...]:
     return first, *(max(seconds, _transfer(probe)) for seconds in longer)
 
 
+class Watch:
+    """The driver's clock while a worker takes a block."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._elsewhere = 0.0
+        self._elapsed = 0.0
+        self._waited = worker.waited()
+        self._start = time.perf_counter()
+
+    @contextmanager
+    def elsewhere(self) -> Iterator[None]:
+        """Leave out what the driver itself does meanwhile: an answer may wait for it."""
+        start = time.perf_counter()
+        yield
+        self._elsewhere += time.perf_counter() - start
+
+    def stop(self) -> None:
+        """Take the time."""
+        self._elapsed = time.perf_counter() - self._start
+        self._waited = self._worker.waited() - self._waited
+
+    def doubts(self, block: Block) -> tuple[float, float]:
+        """Return how many times what the block tells has passed: at least, and at most."""
+        calls = block.warmup_calls + block.inner * len(block.samples)
+        told = calls * float(np.median(block.samples)) * block.units
+        least = self._elapsed - self._elsewhere - self._waited - BLOCK_SLACK
+        return least / told, (self._elapsed + BLOCK_SLACK) / block.seconds
+
+
+def blocks_in_time(doubts: Sequence[tuple[float, float]]) -> Finding | None:
+    """Demand that most blocks took as long by the driver's clock as they tell."""
+    if not doubts:
+        return None
+    least, most = (float(np.median(each)) for each in zip(*doubts, strict=True))
+    if least > FACTOR:
+        reason = f"its blocks take {least:.3g} times as long by the driver's clock as they tell"
+        return Finding("mistrusted", reason)
+    if most < 1 / FACTOR:
+        reason = f"its blocks tell {1 / most:.3g} times what passed on the driver's clock"
+        return Finding("mistrusted", reason)
+    return None
+
+
 def reading(probe: Probe) -> Finding | None:
     """Demand that reading a result adds nothing to the call: it was finished."""
     if not probe.looped:
@@ -379,11 +429,12 @@ def fresh(probe: Probe) -> Finding | None:
         return None
     count = min(FRESH_TURNS, _reads(probe))
     read = probe.last_read
+    pages = sum(array.nbytes for array in probe.first.values()) / PAGE
     for _ in range(ATTEMPTS):
         answer = probe.worker.ask("fresh", phase=probe.phase, count=count)
         new = float(answer["fresh"])
         known = min(answer["again"], probe.believed + _cost_of_reading(probe, read))
-        if new <= FRESH_FACTOR * known + FRESH_SLACK:
+        if new <= FRESH_FACTOR * known + FRESH_SLACK + FRESH_PAGE * pages:
             return None
         probe.doubt()
     return Finding(
@@ -490,7 +541,8 @@ GUARDS: Mapping[str, Guard] = {
 def unseen() -> Iterator[str]:
     """Say what no guard sees, with figures."""
     yield (
-        f"Not seen: a worker that tells up to {1 - 1 / FACTOR:.0%} less than its time; a "
+        f"Not seen: a worker that tells up to {1 - 1 / FACTOR:.0%} less than its time, and of each "
+        f"block another {units.seconds(BLOCK_SLACK)}, or that lies in fewer than half of them; a "
         f"remembered answer that saves less than {units.seconds(FRESH_SLACK)} and "
         f"{FRESH_FACTOR - 1:g} times what returning and reading it take; work of less than "
         f"{units.seconds(FEED_SLACK)} an input, or {FEED_FACTOR - 1:g} times what loading them "

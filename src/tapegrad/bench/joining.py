@@ -1,7 +1,7 @@
 """Several runs of one suite as one: a suite may be measured in parts, or go on another day.
 
 A case comes from one of the runs as a whole, so that a ratio never compares two moments. It is the
-run that settled most of its cells, and of equals the last one.
+run that has times of most of its cells, then the one that settled most, and of equals the last one.
 """
 
 from __future__ import annotations
@@ -30,12 +30,17 @@ def joined(several: Sequence[Results]) -> Results:
         (results, {key for key, each in source.items() if each is results}) for results in several
     ]
     cases = {key: content for results in several for key, content in _cases(results).items()}
+    runs = [results.run for results in several]
+    # Without a suite among the options there is no command: that of one run repeats no other's row.
+    options = {name: value for name, value in first.run.options.items() if name in SAME}
     return Results(
         run=structs.replace(
             first.run,
-            id=", ".join(results.run.id for results in several),
-            commit=first.run.commit if len({each.run.commit for each in several}) == 1 else "",
-            options=first.run.options | {"frameworks": list(_frameworks(several)), "filter": []},
+            id=", ".join(run.id for run in runs),
+            started=min(run.started for run in runs),
+            status=next((run.status for run in runs if run.status != "finished"), "finished"),
+            commit=first.run.commit if len({run.commit for run in runs}) == 1 else "",
+            options=options,
             finished=several[-1].run.finished,
         ),
         frameworks=list(_frameworks(several).values()),
@@ -49,13 +54,20 @@ def joined(several: Sequence[Results]) -> Results:
 def _sources(several: Sequence[Results]) -> dict[str, Results]:
     """Choose a run for each case."""
     source: dict[str, Results] = {}
-    most: dict[str, int] = {}
+    most: dict[str, tuple[int, int]] = {}
     for results in several:
+        timed = Counter(cell.case for cell in results.cells if cell.timed)
         settled = Counter(cell.case for cell in results.cells if cell.verdict != UNFINISHED)
         for key in _cases(results):
-            if settled[key] >= most.get(key, 0):
-                source[key], most[key] = results, settled[key]
+            if (found := (timed[key], settled[key])) >= most.get(key, (0, 0)):
+                source[key], most[key] = results, found
     return source
+
+
+def shared(several: Sequence[Results]) -> int:
+    """Count the cases that are in more than one run, of which only one run is shown."""
+    counts = Counter(key for results in several for key in _cases(results))
+    return sum(count > 1 for count in counts.values())
 
 
 def _cases(results: Results) -> dict[str, dict[str, object]]:
@@ -68,15 +80,17 @@ def _frameworks(several: Sequence[Results]) -> dict[str, Framework]:
 
 def _expect_alike(first: Results, other: Results) -> None:
     """Refuse to show times side by side that mean different things."""
-    versions = {each.name: each.version for each in first.frameworks}
+    known = {each.name: each for each in first.frameworks}
     pairs = [
         ("suite", first.run.suite, other.run.suite),
         ("machine", first.run.machine.name, other.run.machine.name),
+        ("machine's fingerprint", first.run.machine.fingerprint, other.run.machine.fingerprint),
         *((name, first.run.options.get(name), other.run.options.get(name)) for name in SAME),
         *(
-            (f"version of {each.name}", versions[each.name], each.version)
+            (f"{what} of {each.name}", getattr(known[each.name], what), getattr(each, what))
             for each in other.frameworks
-            if each.name in versions
+            if each.name in known
+            for what in ("version", "environment")
         ),
     ]
     for what, here, there in pairs:

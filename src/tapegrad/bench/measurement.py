@@ -59,8 +59,10 @@ class Measurement:
     _offers: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
-    #: Seconds of a call in each block of a cell, and units of work in a call.
+    #: Seconds of a call in each block of a cell; how many times as long as it told the block took
+    #: by our clock, at least and at most; units of work in a call.
     _claims: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
+    _doubts: dict[CellKey, list[tuple[float, float]]] = field(default_factory=dict, init=False)
     _units: dict[CellKey, int] = field(default_factory=dict, init=False)
     #: Seconds of a forward pass that was found right, of each contender.
     _forward: dict[str, float] = field(default_factory=dict, init=False)
@@ -327,6 +329,8 @@ class Measurement:
         """Give a worker the case with the first set of inputs, unless it has it."""
         if (refusal := self._refusals.pop((name, process), None)) is not None:
             raise refusal
+        if (name, process) not in self._prepared:
+            self._take_block()  # this may take long
         worker = self.teams[name].worker(process)
         if (name, process) not in self._prepared:
             first = self._sets[0]
@@ -401,16 +405,21 @@ class Measurement:
         """Measure one block; a worker that fails takes its cell with it."""
         try:
             worker = self._prepare(key.framework, process)
+            watch = guards.Watch(worker)
             worker.send(
                 "time", phase=key.phase, seconds=self.settings.seconds, cold=self.settings.cold
             )
-            self._take_block()  # the last one, while this worker warms up
+            with watch.elsewhere():
+                self._take_block()  # the last one, while this worker warms up
             answer = worker.receive()
+            watch.stop()
         except WorkerError as error:
             self._give_up(key, process, error)
             return
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
+        if key.phase in self._offers[key.framework]["looped"] and not self.settings.cold:
+            self._doubts.setdefault(key, []).append(watch.doubts(block))
         self._block = block
 
     def _take_block(self, *, store: bool = True) -> None:
@@ -433,6 +442,10 @@ class Measurement:
         if not {"values", "timed result"} <= self.settings.guards.keys():
             return
         for key in self._looked_back_on():
+            finding = self._against_our_clock(key)
+            if finding is not None:
+                self._conclude(key, finding.verdict, finding.reason)
+                continue
             there = [each for each in processes if (key.framework, each) in self._prepared]
             for process in there:
                 if self._cells[key].timed:
@@ -443,6 +456,12 @@ class Measurement:
         earlier = self.done.costs.keys() - self.done.cells.keys()
         timed = self._costs.keys() | earlier
         return [key for key in self._cells if key in timed and key.phase not in PREPARATION]
+
+    def _against_our_clock(self, key: CellKey) -> Finding | None:
+        """Hold all blocks of a cell against what passed on the driver's clock meanwhile."""
+        if "clock" not in self.settings.guards or self.settings.device != "cpu":
+            return None
+        return guards.blocks_in_time(self._doubts.get(key, []))
 
     def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
         """Look at results of every process, and at the times of the last."""
@@ -478,6 +497,7 @@ class Measurement:
         try:
             worker = self._prepare(key.framework, process)
             if process and key.phase not in PREPARATION and (key, process) not in self._verified:
+                self._take_block()
                 finding = guards.values(self._probe(key, worker))
                 if finding is not None:
                     raise WorkerError(finding.verdict, f"in process {process}: {finding.reason}")

@@ -132,6 +132,12 @@ FAULTS = (
         "clocks",
     ),
     Fault(
+        "third in blocks",
+        "tells the time when it is tried, and a third of it in blocks",
+        "clocks",
+        "clock",
+    ),
+    Fault(
         "tells a twentieth",
         "tells a twentieth of a microsecond's call",
         "clocks",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from types import FrameType
 from typing import Any
 
 from tapegrad.worker.adapter import AnyArray, Call, Work
@@ -21,6 +23,7 @@ ADAPTERS = {
     "stale longer": "StaleLonger",
     "stale shorter": "StaleShorter",
     "stale later": "StaleLater",
+    "third in blocks": "ThirdInBlocks",
 }
 #: What starting work costs, as on a device: it bounds the work that piles up.
 LAUNCH_SECONDS = 2e-5
@@ -183,6 +186,25 @@ class StaleLater(Honest):
         self._calls += calls
         share = 1.0 if self._calls <= self.honest_calls else 0.01
         return share * super().elapsed(call, calls)
+
+
+class ThirdInBlocks(Honest):
+    """Tells the truth to those who try it for a short while, and a third of it in blocks."""
+
+    #: Seconds that guards ask for.
+    trial = 0.01
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        """Look who asks."""
+        true = super().elapsed(call, calls)
+        return true if self._asked() in (None, self.trial) else true / 3
+
+    def _asked(self) -> float | None:
+        """Return the seconds that the message asks for, if it asks for a time."""
+        frame: FrameType | None = sys._getframe(2)
+        while frame is not None and frame.f_code.co_name != "do_time":
+            frame = frame.f_back
+        return None if frame is None else float(frame.f_locals["seconds"])
 
 
 def _seconds(call: Call) -> float:

@@ -73,9 +73,14 @@ def _format(name: str | None, output: Path | None) -> str:
 
 
 def _results(runs: list[str], url: str | None) -> Results:
-    from tapegrad.bench.joining import joined
+    from tapegrad.bench.joining import joined, shared
 
-    return joined([_run(run, url) for run in runs])
+    loaded = [_run(run, url) for run in runs]
+    several = list({results.run.id: results for results in loaded}.values())
+    found = joined(several)
+    if count := shared(several):
+        say(f"{count} of the cases are in several runs: shown is the one with most times.")
+    return found
 
 
 def _run(run: str, url: str | None) -> Results:
