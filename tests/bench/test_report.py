@@ -17,7 +17,7 @@ from rich.console import Console
 
 from tapegrad.bench.driver import Options, select
 from tapegrad.bench.errors import BenchError, MalformedFileError
-from tapegrad.bench.joining import joined
+from tapegrad.bench.joining import joined, shared
 from tapegrad.bench.report import (
     csv_text,
     json_text,
@@ -523,6 +523,28 @@ def test_runs_of_another_design_are_not_one(
 ) -> None:
     with pytest.raises(BenchError, match=words):
         joined([part(plain, "a"), part(plain, "b", **change)])
+
+
+def test_of_several_runs_the_one_with_times_is_shown() -> None:
+    timed = results_of([ADD], [(ADD, "torch", "forward", 1e-6)])
+    failed = results_of([ADD], [(ADD, "torch", "forward", "timeout")])
+    both = joined([part(timed, "a"), part(failed, "b")])
+    cell = both.cell(CellKey(ADD.key, "torch", "forward"))
+    assert cell is not None and cell.verdict == "checked"
+    assert shared([timed, failed]) == 1
+
+
+def test_joined_runs_name_no_command_and_are_finished_if_all_are(plain: Results) -> None:
+    stopped = msgspec.structs.replace(plain.run, id="b", status="interrupted", started=1.0)
+    both = joined([plain, msgspec.structs.replace(plain, run=stopped)])
+    assert (both.run.status, both.run.started) == ("interrupted", 1.0)
+    assert "tapegrad bench run" not in markdown(both)
+
+
+def test_runs_of_other_environments_are_not_one(plain: Results) -> None:
+    other = msgspec.structs.replace(plain, frameworks=[Framework("torch", "1.0", "f")])
+    with pytest.raises(BenchError, match="environment of torch e and f"):
+        joined([part(plain, "a"), part(other, "b")])
 
 
 def test_runs_of_other_versions_are_not_one(plain: Results) -> None:
