@@ -75,6 +75,10 @@ void run(char* to, const char* from, const Dim& dim) {
     }
     if (dim.from == 0) {
         const D value = static_cast<D>(*reinterpret_cast<const S*>(from));
+        if (dim.to == Size(sizeof(D))) {
+            std::fill_n(reinterpret_cast<D*>(to), dim.size, value);
+            return;
+        }
         for (Size i = 0; i < dim.size; ++i) *reinterpret_cast<D*>(to + i * dim.to) = value;
         return;
     }

@@ -18,10 +18,10 @@
    a product of matrices 1.09, and operators anything between. So with `controls` the interval spans
    all answers, as measured and divided by each of the controls, and a claim must hold for every
    one. Their geometric mean in place of each gave 11 % false alarms between 21 runs of equals on
-   such a machine, each of them 2.5 % in the same runs. Division only where it lowers the variance between blocks
-   looks better and is not: a machine that is 10 % slower for the whole run then gives 85 % false
-   alarms (5 processes, 5 rounds), because a slowness that is constant within a run leaves no
-   variance behind.
+   such a machine, each of them 2.5 % in the same runs. Division only where it lowers the variance
+   between blocks looks better and is not: a machine that is 10 % slower for the whole run then
+   gives 85 % false alarms (5 processes, 5 rounds), because a slowness that is constant within a
+   run leaves no variance behind.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +50,8 @@ ADAPTERS = {
 }
 REQUIRES = ["tapegrad"]
 IMPORTS = "tapegrad"
+#: Parts of the package that are not the engine.
+BESIDE = ("bench", "cli", "worker")
 
 #: Looking members up in the enum for each operation would add 3 ms to recording 10k of them.
 SOFTPLUS, PRODUCT, SOFTMAX = Kind.SOFTPLUS, Kind.PRODUCT, Kind.SOFTMAX
@@ -105,7 +109,7 @@ class Tapegrad(Adapter):
     def details(self) -> dict[str, Any]:
         """Describe what code is made for."""
         kept = keeps_denormals(self._evaluate, self.precision)
-        return {"instruction set": tg.isa(), "keeps denormals": kept}
+        return {"instruction set": tg.isa(), "keeps denormals": kept, "build": _build()}
 
     def configure(self) -> None:
         """Set the threads of tensors."""
@@ -219,6 +223,21 @@ class Tapegrad(Adapter):
             feed=points.feed,
             arrays=lambda *_: {"output0": out[0][None].copy(), "grad:x": out[1][None].copy()},
         )
+
+
+def _build() -> str:
+    """Identify the engine's code, compiled and in Python: a version tells little of a checkout."""
+    package = Path(tensors.__file__).parents[1]
+    files = [
+        file
+        for ending in ("*.so", "*.py")
+        for file in package.rglob(ending)
+        if file.relative_to(package).parts[0] not in BESIDE
+    ]
+    digest = hashlib.sha256()
+    for file in sorted(files):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def _address(tensor: Any) -> int:
