@@ -544,8 +544,8 @@ def unseen() -> Iterator[str]:
     """Say what no guard sees, with figures."""
     yield (
         f"Not seen: a worker that tells up to {1 - 1 / FACTOR:.0%} less than its time, or up to "
-        f"{1 - 1 / BLOCK_FACTOR:.0%} less in blocks alone, or that lies in fewer than half of them; a "
-        f"remembered answer that saves less than {units.seconds(FRESH_SLACK)} and "
+        f"{1 - 1 / BLOCK_FACTOR:.0%} less in blocks alone, or lies in fewer than half of them; "
+        f"a remembered answer that saves less than {units.seconds(FRESH_SLACK)} and "
         f"{FRESH_FACTOR - 1:g} times what returning and reading it take; work of less than "
         f"{units.seconds(FEED_SLACK)} an input, or {FEED_FACTOR - 1:g} times what loading them "
         "takes, that is done when inputs are taken and whose result is then copied; random results "
