@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tapegrad.bench import measurement
+from tapegrad.bench import given
 from tapegrad.bench.driver import Listener
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.guards import GUARDS
@@ -124,7 +124,7 @@ def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path / "cache"))  # no slow frameworks as witnesses
-    monkeypatch.setattr(measurement, "GUARDS", TIMELESS)
+    monkeypatch.setattr(given, "GUARDS", TIMELESS)
     first = _night(store, tmp_path, OLD)
     assert first.first
     assert "baseline" in str(first)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tapegrad import bench
-from tapegrad.bench import driver, inputs, measurement
+from tapegrad.bench import driver, given, inputs
 from tapegrad.bench.guards import GUARDS
 from tapegrad.bench.oracle import DisagreementError, Truth, find_truth
 from tapegrad.bench.process import LocalWorker, Worker
@@ -27,7 +27,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Hide PyTorch and JAX, which take long to start, and ask what is right, not how fast it is."""
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path / "cache"))
     timeless = ("values", "meaning", "dependence", "timed result")
-    monkeypatch.setattr(measurement, "GUARDS", {name: GUARDS[name] for name in timeless})
+    monkeypatch.setattr(given, "GUARDS", {name: GUARDS[name] for name in timeless})
     return tmp_path / "results.sqlite"
 
 

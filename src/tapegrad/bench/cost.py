@@ -194,6 +194,7 @@ class _Metered(Worker):
         self._worker = worker
         self._meter = meter
         self._asked: tuple[str, bool, float] = ("", False, 0.0)
+        self.counts_calls = worker.counts_calls
 
     @property
     def alive(self) -> bool:  # type: ignore[override]

@@ -45,10 +45,10 @@ GPU_LATENCY = 5e-4
 GPU_TRANSFER = 5e8
 #: Seconds for which results of a GPU are read.
 READ_SECONDS = 0.05
-#: By the driver's clock a block may take this multiple of what it tells, and what messages and
-#: control kernels take: workers in other languages warm up as they like, and others may run beside.
-BLOCK_FACTOR = 2.5
-BLOCK_SLACK = 5e-3
+#: By the driver's clock a block may take this multiple of what it tells, and a slack for messages,
+#: control kernels and the collection of garbage.
+BLOCK_FACTOR = 2.0
+BLOCK_SLACK = 1e-2
 #: Inputs never seen before may cost this multiple (cold caches) plus a slack, and some for each
 #: page of the results: the heap gives pages back when inputs are replaced. Short calls are tried so
 #: often.

@@ -418,7 +418,8 @@ class Measurement:
             return
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
-        if key.phase in self._offers[key.framework]["looped"] and not self.settings.cold:
+        looped = key.phase in self._offers[key.framework]["looped"] and not self.settings.cold
+        if looped and worker.counts_calls:
             self._doubts.setdefault(key, []).append(watch.doubts(block))
         self._block = block
 

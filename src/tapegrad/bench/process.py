@@ -67,6 +67,8 @@ class Worker(ABC):
     alive = True
     #: Whether it may say what is right; others may only agree with one that may.
     authoritative = True
+    #: Whether it tells all calls behind a block, so that the block can be timed from outside.
+    counts_calls = True
 
     def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
         """Send a message and return the answer; raises `WorkerError`."""
@@ -92,6 +94,8 @@ class Worker(ABC):
 
 class LocalWorker(Worker):
     """A session in this process, for functions that exist nowhere else."""
+
+    counts_calls = False  # what it collects of this process's garbage takes longer than a block
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -131,6 +135,7 @@ class WorkerProcess(Worker):
         if program is None:
             raise WorkerError("not installed", install_hint(contender))
         self.contender = contender
+        self.counts_calls = not contender.command  # other languages warm up as they like
         self._timeout = timeout
         self._log = folder / "stderr.txt"
         self._buffer = b""

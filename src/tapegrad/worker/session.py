@@ -75,6 +75,8 @@ class Session:
         """Load the adapter."""
         self._adapter = load_adapter(Path(file), name)(device, threads)
         self._adapter.configure()
+        with timing.quiet():
+            pass  # what a framework has allocated is not looked at in the first block
         memory.reset_peak()
         self._idle = memory.resident()
         self._idle_children = memory.peak_of_children()
