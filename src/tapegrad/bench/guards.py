@@ -349,32 +349,35 @@ def _loop_seconds(probe: Probe) -> tuple[float, ...]:
 
 
 class Watch:
-    """The driver's clock while a worker takes a block."""
+    """The driver's clock while a worker takes a block.
+
+    What a worker waited is read while it, or the next one, is busy: that takes long enough to count
+    between two blocks.
+    """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._elsewhere = 0.0
-        self._elapsed = 0.0
-        self._waited = worker.waited()
+        self._elsewhere = self._elapsed = self._waited = 0.0
         self._start = time.perf_counter()
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
         """Leave out what the driver itself does meanwhile: an answer may wait for it."""
         start = time.perf_counter()
+        self._waited = self._worker.waited()
         yield
         self._elsewhere += time.perf_counter() - start
 
     def stop(self) -> None:
         """Take the time."""
         self._elapsed = time.perf_counter() - self._start
-        self._waited = self._worker.waited() - self._waited
 
     def doubts(self, block: Block) -> tuple[float, float]:
         """Return how many times what the block tells has passed: at least, and at most."""
         calls = block.warmup_calls + block.inner * len(block.samples)
         told = calls * float(np.median(block.samples)) * block.units
-        least = self._elapsed - self._elsewhere - self._waited - BLOCK_SLACK
+        waited = self._worker.waited() - self._waited
+        least = self._elapsed - self._elsewhere - waited - BLOCK_SLACK
         return least / told, (self._elapsed + BLOCK_SLACK) / block.seconds
 
 

@@ -68,6 +68,7 @@ class Measurement:
     _forward: dict[str, float] = field(default_factory=dict, init=False)
     #: The last visit's answer: it is taken while the next worker is busy.
     _block: Block | None = field(default=None, init=False)
+    _watch: guards.Watch | None = field(default=None, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
 
@@ -419,8 +420,7 @@ class Measurement:
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
         looped = key.phase in self._offers[key.framework]["looped"] and not self.settings.cold
-        if looped and worker.counts_calls:
-            self._doubts.setdefault(key, []).append(watch.doubts(block))
+        self._watch = watch if looped and worker.counts_calls else None
         self._block = block
 
     def _take_block(self, *, store: bool = True) -> None:
@@ -428,6 +428,8 @@ class Measurement:
         block, self._block = self._block, None
         if block is None or not self._cells[key := block.key].timed:
             return
+        if self._watch is not None:
+            self._doubts.setdefault(key, []).append(self._watch.doubts(block))
         known = self._units.setdefault(key, block.units if self._scalar_graph else 1)
         if block.units != known:
             reason = f"counts one call as {block.units:,} units of work, not {known:,}"
