@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import msgspec
@@ -508,10 +507,8 @@ def _in_order(witnesses: Iterable[str], case: Case) -> list[str]:
 def _done(earlier: Results) -> Done:
     """Return what need not be measured again."""
     costs: dict[CellKey, float] = {}
-    claims: dict[CellKey, list[float]] = {}
     for block in earlier.blocks:
         costs[block.key] = max(costs.get(block.key, 0.0), block.seconds)
-        claims.setdefault(block.key, []).append(median(block.samples) * block.units)
     return Done(
         cells={cell.key: cell for cell in earlier.cells if cell.verdict != UNFINISHED},
         blocks=frozenset((block.key, block.process, block.round) for block in earlier.blocks),
@@ -519,7 +516,6 @@ def _done(earlier: Results) -> Done:
             CellKey(memory.case, memory.framework, memory.phase) for memory in earlier.memory
         ),
         costs=costs,
-        claims=claims,
     )
 
 

@@ -8,32 +8,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 import numpy as np
 
 from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.given import Team
 from tapegrad.bench.guards import InputSet
 from tapegrad.bench.inputs import Arrays
-from tapegrad.bench.process import Worker
 from tapegrad.bench.results import CellKey, Memory
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Case
-
-
-class Starter(Protocol):
-    """Who can start a worker of one contender."""
-
-    def fresh(self) -> AbstractContextManager[Worker]:
-        """Start a worker that nobody has used, for as long as the context lasts."""
 
 
 def measure(
     case: Case,
     keys: Sequence[CellKey],
     given: InputSet,
-    starters: Mapping[str, Starter],
+    teams: Mapping[str, Team],
     at_once: int,
 ) -> Iterator[Memory]:
     """Measure cells, so many at a time; each is returned as soon as those before it are.
@@ -42,16 +33,16 @@ def measure(
     """
     pool = ThreadPoolExecutor(at_once)
     try:
-        found = pool.map(lambda key: _measure(case, key, given, starters[key.framework]), keys)
+        found = pool.map(lambda key: _measure(case, key, given, teams[key.framework]), keys)
         yield from (each for each in found if each is not None)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _measure(case: Case, key: CellKey, given: InputSet, starter: Starter) -> Memory | None:
+def _measure(case: Case, key: CellKey, given: InputSet, team: Team) -> Memory | None:
     needed = _needed(case, given.truth.of_phase(key.phase))
     try:
-        with starter.fresh() as worker:
+        with team.fresh() as worker:
             worker.ask("prepare", case=case.as_dict(), arrays=given.arrays)
             given.feed(worker)
             answer = worker.ask("memory", phase=key.phase)

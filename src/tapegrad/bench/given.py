@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -67,6 +67,5 @@ class Done:
     cells: Mapping[CellKey, Cell] = field(default_factory=dict)
     blocks: frozenset[tuple[CellKey, int, int]] = frozenset()
     memory: frozenset[CellKey] = frozenset()
-    #: Seconds of the longest block of each cell, and of a call in each of its blocks.
+    #: Seconds of the longest block of each cell.
     costs: Mapping[CellKey, float] = field(default_factory=dict)
-    claims: Mapping[CellKey, Sequence[float]] = field(default_factory=dict)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from tapegrad.bench.comparison import Difference
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import Truth
 from tapegrad.bench.process import Worker
-from tapegrad.bench.results import Block
+from tapegrad.bench.watch import BLOCK_FACTOR
 from tapegrad.worker.case import Case
 
 #: A time is believed if another way to measure it finds at most this multiple of it; once times are
@@ -45,10 +45,6 @@ GPU_LATENCY = 5e-4
 GPU_TRANSFER = 5e8
 #: Seconds for which results of a GPU are read.
 READ_SECONDS = 0.05
-#: By the driver's clock a block may take this multiple of what it tells, and a slack for messages,
-#: control kernels and the collection of garbage.
-BLOCK_FACTOR = 2.0
-BLOCK_SLACK = 1e-2
 #: Inputs never seen before may cost this multiple (cold caches) plus a slack, and some for each
 #: page of the results: the heap gives pages back when inputs are replaced. Short calls are tried so
 #: often.
@@ -346,53 +342,6 @@ def _loop_seconds(probe: Probe) -> tuple[float, ...]:
         return LOOP_SECONDS
     first, *longer = GPU_LOOP_SECONDS
     return first, *(max(seconds, _transfer(probe)) for seconds in longer)
-
-
-class Watch:
-    """The driver's clock while a worker takes a block.
-
-    What a worker waited is read while it, or the next one, is busy: that takes long enough to count
-    between two blocks.
-    """
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._elsewhere = self._elapsed = self._waited = 0.0
-        self._start = time.perf_counter()
-
-    @contextmanager
-    def elsewhere(self) -> Iterator[None]:
-        """Leave out what the driver itself does meanwhile: an answer may wait for it."""
-        start = time.perf_counter()
-        self._waited = self._worker.waited()
-        yield
-        self._elsewhere += time.perf_counter() - start
-
-    def stop(self) -> None:
-        """Take the time."""
-        self._elapsed = time.perf_counter() - self._start
-
-    def doubts(self, block: Block) -> tuple[float, float]:
-        """Return how many times what the block tells has passed: at least, and at most."""
-        calls = block.warmup_calls + block.inner * len(block.samples)
-        told = calls * float(np.median(block.samples)) * block.units
-        waited = self._worker.waited() - self._waited
-        least = self._elapsed - self._elsewhere - waited - BLOCK_SLACK
-        return least / told, (self._elapsed + BLOCK_SLACK) / block.seconds
-
-
-def blocks_in_time(doubts: Sequence[tuple[float, float]]) -> Finding | None:
-    """Demand that most blocks took as long by the driver's clock as they tell."""
-    if not doubts:
-        return None
-    least, most = (float(np.median(each)) for each in zip(*doubts, strict=True))
-    if least > BLOCK_FACTOR:
-        reason = f"its blocks take {least:.3g} times as long by the driver's clock as they tell"
-        return Finding("mistrusted", reason)
-    if most < 1 / BLOCK_FACTOR:
-        reason = f"its blocks tell {1 / most:.3g} times what passed on the driver's clock"
-        return Finding("mistrusted", reason)
-    return None
 
 
 def reading(probe: Probe) -> Finding | None:

@@ -23,6 +23,7 @@ from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Memory
+from tapegrad.bench.watch import Watch, disagreement
 from tapegrad.worker.case import Case
 
 #: Blocks that take longer than this are measured once per process, or once at all.
@@ -68,7 +69,7 @@ class Measurement:
     _forward: dict[str, float] = field(default_factory=dict, init=False)
     #: The last visit's answer: it is taken while the next worker is busy.
     _block: Block | None = field(default=None, init=False)
-    _watch: guards.Watch | None = field(default=None, init=False)
+    _watch: Watch | None = field(default=None, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
 
@@ -406,7 +407,7 @@ class Measurement:
         """Measure one block; a worker that fails takes its cell with it."""
         try:
             worker = self._prepare(key.framework, process)
-            watch = guards.Watch(worker)
+            watch = Watch(worker)
             worker.send(
                 "time", phase=key.phase, seconds=self.settings.seconds, cold=self.settings.cold
             )
@@ -445,9 +446,9 @@ class Measurement:
         if not {"values", "timed result"} <= self.settings.guards.keys():
             return
         for key in self._looked_back_on():
-            finding = self._against_our_clock(key)
-            if finding is not None:
-                self._conclude(key, finding.verdict, finding.reason)
+            reason = self._against_our_clock(key)
+            if reason is not None:
+                self._conclude(key, "mistrusted", reason)
                 continue
             there = [each for each in processes if (key.framework, each) in self._prepared]
             for process in there:
@@ -460,11 +461,11 @@ class Measurement:
         timed = self._costs.keys() | earlier
         return [key for key in self._cells if key in timed and key.phase not in PREPARATION]
 
-    def _against_our_clock(self, key: CellKey) -> Finding | None:
+    def _against_our_clock(self, key: CellKey) -> str | None:
         """Hold all blocks of a cell against what passed on the driver's clock meanwhile."""
         if "clock" not in self.settings.guards or self.settings.device != "cpu":
             return None
-        return guards.blocks_in_time(self._doubts.get(key, []))
+        return disagreement(self._doubts.get(key, []))
 
     def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
         """Look at results of every process, and at the times of the last."""
