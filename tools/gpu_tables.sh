@@ -9,7 +9,8 @@
 # it has: allow a minute more for its end. OUT gets the store, packed, after each suite, and one log.
 # Options of a suite come after those that all suites share, and win; '200 operators --resume latest'
 # goes on with a run if WORK is the folder of the call before. DEVICE=cpu is a rehearsal.
-# WARM=SECONDS fills the compilers' caches first, many cases at a time; its times are thrown away.
+# WARM=SECONDS fills the compilers' caches for these suites first, many cases at a time; its times are
+# thrown away.
 set -uo pipefail
 set -f  # patterns among options are not names of files
 
@@ -31,6 +32,9 @@ compiled=(
     "cnn-layers torch-compile,jax "{"conv2d?1x*","conv2d?8x*",linear,batch_norm,"*pool2d"}
     "modules torch-compile,jax "{conv2d,linear,multi_head_attention,softmax}
     "fused torch-compile,jax "{"conv2d*","linear*","add*","batch_norm",relu,gelu,layer_norm,"*softmax*"}" --sizes medium"
+    "operators jax "{conv1d,conv_transpose2d,"conv2d,conv2d_d*","conv2d_[gpsw]*","matmul,bmm,matvec",linear,"einsum,outer"}" --sizes large"
+    "operators jax "{"*_cell","multi_head_attention,scaled*","a*","b[acr]*,c[lru]*,conc*,cos*","d*,e[lrx]*,f*"}" --sizes large"
+    "operators jax "{"g[ael]*,gro*,h*,i*,k*","l[12aeo]*","max*,me*,mi*,mo*,ms*,mul","n*,p*","r*","s[egioqu]*","s[lpt]*,scat*,t*,u*,v*,w*"}" --sizes large"
 )
 device=${DEVICE:-cuda}
 python=${PYTHON:-python3}
@@ -83,7 +87,8 @@ if [ -n "${WARM:-}" ]; then
     export -f compile_one
     warm=$(mktemp -d "$work/warm.XXXXXXXXXX") # a name that only these runs have in their commands
     export python warm DEVICE=$device
-    printf '%s\0' "${compiled[@]}" |
+    wanted="^($(printf '%s\n' "${suites[@]}" | awk '{print $2}' | sort -u | paste -sd'|')) "
+    printf '%s\n' "${compiled[@]}" | grep -E "$wanted" | tr '\n' '\0' |
         timeout -s INT -k 10 "$WARM" xargs -0 -P "$(($(nproc) * 3 / 4))" -I{} bash -c 'compile_one "{}"'
     pkill -9 -f "$warm"
 fi
