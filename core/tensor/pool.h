@@ -1,9 +1,10 @@
 // core/tensor/pool.h -- memory for results and scratch, kept for reuse.
 //
 // Fresh pages cost more than the arithmetic of most kernels: the system clears each one when it is
-// first touched. Blocks of 64 KB and more are therefore kept when they are given back, in classes
-// of sizes an eighth of an octave apart, so that a step of training that repeats finds the blocks
-// of the last one.
+// first touched. Blocks of 64 KB and more are therefore cut from regions that the process keeps:
+// the smallest free stretch that is large enough is cut, and what is given back joins the free
+// stretches beside it. A step of training that repeats finds the memory of the last one, and layers
+// of other sizes find it, too: what is free is not bound to a size.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +18,12 @@ void* take_block(std::size_t bytes);
 /// Gives back what take_block(bytes) returned.
 void give_block(void* block, std::size_t bytes);
 
-/// Bytes in use and bytes kept for reuse.
+/// Bytes in use, and bytes kept for reuse that may hold pages of the system.
 struct PoolBytes {
     std::size_t used, kept;
 };
 PoolBytes pool_bytes();
-/// Returns all kept blocks to the system.
+/// Returns the pages of all that is kept to the system.
 void empty_pool();
 
 /// Memory for the length of a scope; data is nullptr if there is none.

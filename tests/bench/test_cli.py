@@ -195,6 +195,8 @@ def test_list_shows_suites_and_cases(here: Here, tmp_path: Path) -> None:
     cases = here(tmp_path, "bench", "list", write_suite(tmp_path, count=2)).stdout
     assert "add 4x4 4x4" in cases
     assert "add 5x4 5x4" in cases
+    models = here(tmp_path, "bench", "list", "cnn-models").stdout
+    assert re.search(r"resnet18 .* x, conv1_weight, bn1_weight, … and \d+ more ", models)
 
 
 def test_frameworks_says_what_is_there_and_how_to_get_the_rest(here: Here, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import typer
 if TYPE_CHECKING:
     from tapegrad.bench.report.table import Table
     from tapegrad.bench.suite import Suite
+    from tapegrad.worker.case import Case
 
 
 def show(
@@ -59,7 +60,7 @@ def _cases(suite: Suite) -> Table:
         Line(
             (
                 Entry(case.label),
-                Entry(", ".join(array.name for array in case.inputs)),
+                Entry(_names(case)),
                 Entry(case.level),
                 Entry(case.size),
                 Entry(case.dtype),
@@ -69,3 +70,10 @@ def _cases(suite: Suite) -> Table:
         for case in suite.cases
     )
     return Table(suite.name, tuple(map(Column, titles)), tuple(lines))
+
+
+def _names(case: Case) -> str:
+    """Of its inputs; a model has hundreds."""
+    names = [array.name for array in case.inputs]
+    shown = names if len(names) <= 8 else [*names[:3], f"… and {len(names) - 3} more"]
+    return ", ".join(shown)
