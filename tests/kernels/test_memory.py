@@ -5,9 +5,13 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from tapegrad import _tensor
@@ -49,6 +53,73 @@ def test_large_arrays_come_from_the_pool_and_return_to_it() -> None:
     assert _tensor.empty((999, 1000), np.float32).ctypes.data == address
     _tensor.empty_pool()
     assert _tensor.pool_bytes()[1] == 0
+
+
+JOINED = """
+import numpy as np
+from tapegrad import _tensor
+
+parts = [_tensor.empty((256, 1024), np.float32) for _ in range(8)]
+first, size = min(each.ctypes.data for each in parts), parts[0].nbytes
+assert sorted(each.ctypes.data - first for each in parts) == [i * size for i in range(8)]
+del parts
+assert _tensor.pool_bytes() == (0, 8 * size)
+whole = _tensor.empty((8 * 256, 1024), np.float32)
+assert whole.ctypes.data == first
+del whole
+small, other = (_tensor.empty((rows, 1024), np.float32) for rows in (100, 200))
+assert [small.ctypes.data - first, other.ctypes.data - first] == [0, small.nbytes]
+"""
+
+
+def test_what_is_given_back_serves_any_size() -> None:
+    subprocess.run([sys.executable, "-c", JOINED], check=True)  # a pool that nobody has cut yet
+
+
+def test_blocks_in_use_never_overlap() -> None:
+    random = np.random.default_rng(0)
+    before = used()
+    live: list[tuple[int, Any]] = []
+    for step in range(3000):
+        if live and random.random() < 0.5:
+            mark, block = live.pop(random.integers(len(live)))
+            assert block[0] == mark and block[-1] == mark and (block[:: 4096 // 8] == mark).all()
+        else:
+            block = _tensor.empty((int(2 ** random.uniform(10, 18)),), np.float64)
+            block[:] = step
+            live.append((step, block))
+    del block
+    live.clear()
+    assert used() == before
+
+
+def test_threads_take_and_give_at_once() -> None:
+    def work(mark: int) -> bool:
+        random = np.random.default_rng(mark)
+        for _ in range(300):
+            blocks = [_tensor.empty((int(n),), np.int64) for n in random.integers(9000, 90000, 4)]
+            for block in blocks:
+                block[:] = mark
+            if not all((block == mark).all() for block in blocks):
+                return False
+        return True
+
+    before = used()
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(work, range(8)))
+    assert used() == before
+
+
+def test_an_emptied_pool_returns_its_pages() -> None:
+    block = _tensor.empty((64 << 20,), np.int8)
+    block[:] = 1
+    del block
+    gc.collect()
+    with_it = psutil.Process().memory_info().rss
+    _tensor.empty_pool()
+    assert _tensor.pool_bytes()[1] == 0
+    assert with_it - psutil.Process().memory_info().rss > 60 << 20
+    assert _tensor.empty((64 << 20,), np.int8).nbytes == 64 << 20
 
 
 def test_sizes_beyond_memory() -> None:
