@@ -129,14 +129,20 @@ const answers = {
   },
 
   read({ phase, count }) {
-    const [both, reading, copying] = [[], [], []];
+    const [both, reading, copying, alone] = [[], [], [], []];
     for (let i = 0; i < count; i++) {
       let result, read;
       both.push(timed(() => work.read(phase, (result = work.phases[phase]())))[0]);
       reading.push(timed(() => (read = work.read(phase, result)))[0]);
       copying.push(timed(() => Object.values(read).map(copied))[0]);
+      for (let again = 0; again < 2; again++) alone.push(elapsed(work.phases[phase], 1));
     }
-    return { read: least(both), reading: least(reading), copying: least(copying) };
+    return {
+      read: least(both),
+      reading: least(reading),
+      copying: least(copying),
+      alone: least(alone),
+    };
   },
 
   fresh({ phase, count }) {

@@ -96,11 +96,10 @@ class Tensorgrad(Adapter):
         """Make an operator ready.
 
         A backward pass adds to the gradients of all nodes, so each needs a graph of its own and
-        leaves whose gradients are zero. The clock does not run while `setup` sees to that.
+        leaves whose gradients are zero: it cannot be timed apart from its forward pass.
         """
         leaves: list[Tensor] = []
         cotangents: list[AnyArray] = []
-        graph: list[Tensor] = []
 
         def feed(arrays: Mapping[str, AnyArray], given: Sequence[AnyArray]) -> None:
             leaves[:] = [
@@ -121,37 +120,25 @@ class Tensorgrad(Adapter):
             with no_grad():
                 return function(*leaves)
 
-        def reset() -> None:
+        def step() -> tuple[Tensor, list[AnyArray]]:
             for leaf in leaves:
                 leaf.grad = np.zeros_like(leaf.data)
-
-        def record() -> None:
-            reset()
-            graph[:] = [forward()]
-
-        def differentiate(output: Tensor) -> list[AnyArray]:
+            output = forward()
             output.backward(cotangents[0])
-            return [
+            gradients = [
                 leaf.grad for leaf, array in zip(leaves, case.inputs, strict=True) if array.grad
             ]
-
-        def step() -> tuple[Tensor, list[AnyArray]]:
-            output = forward()
-            return output, differentiate(output)
+            return output, gradients
 
         def read(phase: str, result: Any) -> dict[str, AnyArray]:
-            match phase:
-                case "backward":
-                    return named_gradients(case_wrt, [each.copy() for each in result])
-                case "step":
-                    return read("forward", result[0]) | read("backward", result[1])
-                case _:
-                    return named_outputs([np.array(result.numpy())])
+            if phase != "step":
+                return named_outputs([np.array(result.numpy())])
+            output, gradients = result
+            copies = [each.copy() for each in gradients]
+            return read("forward", output) | named_gradients(case.wrt, copies)
 
-        case_wrt = case.wrt
         feed(arrays, [])
         phases = {"forward": Phase(forward), "inference": Phase(inference)}
-        if case_wrt:
-            phases["backward"] = Phase(lambda: differentiate(graph[0]), setup=record)
-            phases["step"] = Phase(step, setup=reset)
-        return Work(phases=phases, feed=feed, arrays=read)
+        if case.wrt:
+            phases["step"] = Phase(step)
+        return Work(phases=phases, feed=feed, arrays=read, joint=bool(case.wrt))

@@ -124,6 +124,7 @@ def test_a_good_file_is_read(array: np.ndarray, tmp_path: Path) -> None:
         {"warmup_calls": 10**30},
         {"samples": []},
         {"samples": [float("nan")]},
+        {"samples": [1e-3, float("inf")]},
     ],
 )
 def test_times_out_of_bounds_are_rubbish(change: dict[str, object]) -> None:
@@ -138,6 +139,7 @@ def test_times_out_of_bounds_are_rubbish(change: dict[str, object]) -> None:
     ("do", "answer"),
     [
         ("read", {"read": 1e-3, "reading": 0.0, "copying": 1e-3}),
+        ("read", {"read": 1e-3, "reading": 0.0, "copying": 1e-3, "alone": 1e-3}),
         ("fresh", {"fresh": 1e-3, "again": 0.0}),
     ],
 )
@@ -171,6 +173,25 @@ ODD_TEXTS = """
             if "FAIL" == "yes": raise ValueError("oh\\0\\ud800")
             return Work(work.phases, work.feed, work.arrays, notes=["n\\0\\ud800"])
 """
+
+
+def test_what_controls_a_terminal_does_not_reach_it() -> None:
+    found = answers.plain({"a": "\x1b[1;31mred\x1b[0m\r\n\tb", "c": ["\x07\x9b31m", "d\x7f"]})
+    assert found == {"a": "red\n\tb", "c": ["\ufffd\ufffd31m", "d\ufffd"]}
+
+
+NEVER = """
+    class Own(Numpy):
+        def elapsed(self, call, calls):
+            return float("inf") if calls > 1 else super().elapsed(call, calls)
+"""
+
+
+def test_an_endless_time_costs_its_own_cell_only(tmp_path: Path) -> None:
+    results = run(tmp_path, NEVER)
+    assert verdicts(results)["own"][0] == "failed"
+    assert "rubbish" in verdicts(results)["own"][1]
+    assert verdicts(results)["numpy"][0] == "checked"
 
 
 @pytest.mark.parametrize("fails", ["yes", "no"])
@@ -215,7 +236,8 @@ def test_work_outside_the_clock_is_mistrusted(tmp_path: Path, changed: str, reas
         "            return",
     )
     results = run(tmp_path, body)
-    assert verdicts(results)["own"] == ("mistrusted", reason)
+    verdict, said = verdicts(results)["own"]
+    assert verdict == "mistrusted" and said.startswith(reason)
     assert verdicts(results)["numpy"][0] == "checked"
     assert {block.framework for block in results.blocks} == {"numpy"}
 

@@ -248,6 +248,53 @@ def test_an_interrupt_keeps_what_is_measured(store: Path) -> None:
     assert len(blocks_in(store)) == len(first) + len(rest.splitlines()) - 1
 
 
+HANGS = """
+    import time
+    from pathlib import Path
+    from tapegrad.worker.honest import Honest, Operation
+
+    ADAPTERS = {"hangs": "Hangs"}
+    REQUIRES = ["numpy"]
+    IMPORTS = "numpy"
+
+    class Second(Operation):
+        calls = 0
+        def forward(self):
+            self.calls += 1
+            if self.calls == 2:
+                Path(__file__).with_suffix(".asleep").touch()
+                time.sleep(600)
+            return super().forward()
+
+    class Hangs(Honest):
+        make = Second
+"""
+
+
+def test_an_interrupt_reaches_a_guard_that_waits(store: Path, tmp_path: Path) -> None:
+    """What clears up after a guard asks the worker that has not answered yet."""
+    file = tmp_path / "hangs.py"
+    file.write_text(textwrap.dedent(HANGS))
+    choice = ("operators", "--sizes", "small", "--filter", "tanh", "--phases", "forward")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tapegrad.cli", "bench", "run", *choice, "--processes", "1",
+         "--frameworks", f"numpy,{file}", "--timeout", "300", "--store", str(store)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )  # fmt: skip
+    until = time.monotonic() + 60
+    while not file.with_suffix(".asleep").exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    workers = psutil.Process(process.pid).children()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 130, text
+    assert "Interrupted." in text and workers
+    assert not any(each.is_running() for each in workers)
+
+
 def ended(moment: str, *words: str) -> tuple[str, list[psutil.Process]]:
     """Send SIGTERM to a command when it says this; return all that it says, and its workers."""
     process = subprocess.Popen(

@@ -14,6 +14,7 @@ import pytest
 
 from tapegrad import bench
 from tapegrad.bench import comparison, inputs
+from tapegrad.bench.faults import FOLDER, PRODUCT
 from tapegrad.bench.results import Results
 from tapegrad.bench.suites import cnn_models
 from tapegrad.worker.networks import Network, Node, cnn, compose
@@ -201,6 +202,22 @@ def verdicts(results: Results) -> dict[tuple[int, str, str], str]:
     """Return what was decided, by images at a time, framework and phase."""
     batch = {key: case.attrs["batch"] for key, case in results.case_by_key().items()}
     return {(batch[each.case], each.framework, each.phase): each.verdict for each in results.cells}
+
+
+def test_a_case_with_a_stand_in_is_timed_from_outside_too(tmp_path: Path) -> None:
+    full = PRODUCT
+    small = replace(
+        full, inputs=tuple(replace(each, shape=(8, 8)) for each in full.inputs), dtype="float64"
+    )
+    results = bench.run(
+        bench.Suite("own", "", (replace(full, stand_in=small, phases=("forward",)),)),
+        frameworks=["numpy", f"{FOLDER / 'clocks.py'}:third in blocks"],
+        store=tmp_path / "results.sqlite", processes=1, rounds=3,
+    )  # fmt: skip
+    found = {cell.framework: (cell.verdict, cell.reason) for cell in results.cells}
+    assert found["numpy"] == ("checked", "")
+    assert found["third in blocks"][0] == "mistrusted"
+    assert "by the driver's clock as they tell" in found["third in blocks"][1]
 
 
 def test_a_stand_in_finds_what_float32_hides(tmp_path: Path) -> None:

@@ -607,6 +607,28 @@ def test_a_damaged_database_is_told_from_a_store(path: Path) -> None:
         open_store(path)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "update runs set options='{bad'",
+        "update blocks set samples=x'0102'",
+        "update blocks set samples=x''",
+    ],
+)
+def test_a_damaged_value_is_told_from_a_defect_of_ours(path: Path, damage: str) -> None:
+    with open_store(path) as store:
+        store.begin(run("r1"), [], [CASE])
+        store.add_block("r1", block(case=CASE.key))
+    with sqlite3.connect(path) as connection:
+        connection.execute(damage)
+    connection.close()
+    with (
+        open_store(path) as store,
+        pytest.raises(StoreError, match=r"a value in it is damaged.*delete the run"),
+    ):
+        store.load("r1")
+
+
 def test_an_empty_file_becomes_a_store(path: Path) -> None:
     path.touch()
     with open_store(path) as store:

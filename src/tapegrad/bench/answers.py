@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.results import UNTIMED
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Finite = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
 FiniteNotNegative = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
 Whole = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
@@ -27,8 +25,10 @@ Precision = Literal["float32", "float64"]
 Phase = Literal["build", "compile", "forward", "backward", "step", "inference"]
 #: Kinds of arrays that results may be: booleans, integers and real numbers.
 KINDS = "biuf"
-#: What neither a store nor a terminal takes: the zero character and halves of surrogate pairs.
-UNFIT = re.compile("[\0\ud800-\udfff]")
+#: What neither a store nor a terminal takes: characters that control, but for ends of lines and
+#: tabs, and halves of surrogate pairs. Colours of a terminal go without a trace.
+COLOURS = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
+UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Nothing(msgspec.Struct):
@@ -64,7 +64,7 @@ class Arrays(msgspec.Struct):
 class Time(msgspec.Struct, forbid_unknown_fields=True):
     """A block."""
 
-    samples: Annotated[list[Positive], msgspec.Meta(min_length=1)]
+    samples: Annotated[list[Finite], msgspec.Meta(min_length=1)]
     inner: Count
     units: Count
     controls: dict[str, Finite]
@@ -76,7 +76,7 @@ class Time(msgspec.Struct, forbid_unknown_fields=True):
 class OwnTool(msgspec.Struct):
     """What the framework's own tool found."""
 
-    seconds: Positive | None
+    seconds: Finite | None
 
 
 class Read(msgspec.Struct):
@@ -85,6 +85,7 @@ class Read(msgspec.Struct):
     read: FiniteNotNegative
     reading: FiniteNotNegative
     copying: FiniteNotNegative
+    alone: FiniteNotNegative | None = None
 
 
 class Fresh(msgspec.Struct):
@@ -127,7 +128,7 @@ class Model(msgspec.Struct):
 
 
 #: Seconds forward and backward, and events that the profiler recorded in them.
-Sample = tuple[NotNegative, NotNegative, NotNegative, NotNegative]
+Sample = tuple[FiniteNotNegative, FiniteNotNegative, FiniteNotNegative, FiniteNotNegative]
 
 
 class ProfiledRow(msgspec.Struct):
@@ -142,12 +143,12 @@ class ProfiledRow(msgspec.Struct):
 class Profile(msgspec.Struct):
     """Steps with and without a profiler."""
 
-    plain: Annotated[list[Positive], msgspec.Meta(min_length=1)]
-    profiled: Annotated[list[Positive], msgspec.Meta(min_length=1)]
+    plain: Annotated[list[Finite], msgspec.Meta(min_length=1)]
+    profiled: Annotated[list[Finite], msgspec.Meta(min_length=1)]
     #: Of each step with the profiler: the share in which others had the processor.
-    waited: list[NotNegative]
+    waited: list[FiniteNotNegative]
     events: list[int]
-    event_seconds: NotNegative
+    event_seconds: FiniteNotNegative
     rows: list[ProfiledRow]
 
 
@@ -194,7 +195,7 @@ def plain(value: Any) -> Any:
     """Replace what is unfit in all texts of a value, which is as JSON has them."""
     match value:
         case str():
-            return UNFIT.sub("\ufffd", value)
+            return UNFIT.sub("\ufffd", COLOURS.sub("", value.replace("\r\n", "\n")))
         case list():
             return [plain(each) for each in value]
         case dict():
@@ -229,11 +230,17 @@ def _load(name: str, path: str) -> NDArray[Any]:
     try:
         array = _read(Path(path))
     except Exception as error:
-        reason = f"{name} is no array of numbers: {error or type(error).__name__}"
+        reason = f"{name} is no array of numbers: {_why(error)}"
         raise WorkerError("failed", plain(reason)) from None
     if array.dtype.kind not in KINDS:
         raise WorkerError("failed", f"{name} holds {array.dtype}, not real numbers")
     return array
+
+
+def _why(error: Exception) -> str:
+    """Say what is wrong with a file; of objects NumPy says only that it does not read them."""
+    said = str(error) or type(error).__name__
+    return "it holds Python objects" if "Python objects" in said else said
 
 
 def _read(path: Path) -> NDArray[Any]:

@@ -441,7 +441,7 @@ class _Driver:
             for each in started:
                 each.exception()
         finally:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _greet(self, teams: dict[str, ProcessTeam], known: dict[str, Framework]) -> None:
         """Start one worker of each contender and record what it is: what it was, if known."""

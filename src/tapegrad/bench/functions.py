@@ -88,9 +88,10 @@ class Result:
 
     def _cell(self, name: str, phase: str) -> Cell:
         found = {(cell.framework, cell.phase): cell for cell in self.results.cells}
+        if name not in (names := sorted({each for each, _ in found})):
+            raise UnknownNameError("contender", name, names)
         if (name, phase) not in found:
-            names = sorted({f"{each} ({which})" for each, which in found})
-            raise UnknownNameError("contender", f"{name} ({phase})", names)
+            raise UnknownNameError("phase", phase, [which for each, which in found if each == name])
         return found[name, phase]
 
 

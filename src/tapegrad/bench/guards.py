@@ -39,6 +39,9 @@ CALL_SLACK = {"cpu": 5e-8, "cuda": 5e-6}
 COPY_FACTOR = 8.0
 COPY_SLACK = 5e-6
 READ_SLACK = 5e-6
+#: A single call takes no less than this share of what calls take in a loop, up to a slack.
+SINGLE_FACTOR = 3.0
+SINGLE_SLACK = 1e-6
 #: A single call on a GPU that is read waits for the queue and for the transfer: seconds, and bytes
 #: a second.
 GPU_LATENCY = 5e-4
@@ -377,6 +380,24 @@ def _cost_of_reading(probe: Probe, answer: Mapping[str, float]) -> float:
     return min(2 * answer["reading"], copying)
 
 
+def single(probe: Probe) -> Finding | None:
+    """Demand of every single call what calls take in a loop: none skips the work."""
+    if not probe.looped:
+        return None
+    answer, factor = probe.last_read, max(SINGLE_FACTOR, probe.factor)
+    for _ in LOOP_SECONDS:
+        found, believed = answer.get("alone"), probe.believed
+        if found is None or believed <= factor * found + SINGLE_SLACK:
+            return None
+        probe.doubt()
+        answer = probe.read(probe.attempts)
+    return Finding(
+        "mistrusted",
+        f"does not work in each call: some take {units.seconds(found)}, and "
+        f"{units.seconds(believed)} is reported",
+    )
+
+
 def fresh(probe: Probe) -> Finding | None:
     """Demand the same time for inputs never seen before: no answer is remembered."""
     if not probe.looped or max(probe.reported, probe.believed) > SLOW_SECONDS:
@@ -474,7 +495,7 @@ def cores(probe: Probe) -> Finding | None:
 
 
 #: Guards that look once more when the times are taken.
-IN_HINDSIGHT = ("clock", "reading", "fresh")
+IN_HINDSIGHT = ("clock", "reading", "single", "fresh")
 
 GUARDS: Mapping[str, Guard] = {
     "values": values,
@@ -485,6 +506,7 @@ GUARDS: Mapping[str, Guard] = {
     "timed result": timed_result,
     "clock": clock,
     "reading": reading,
+    "single": single,
     "fresh": fresh,
     "feeding": feeding,
     "floor": floor,
@@ -496,9 +518,11 @@ def unseen() -> Iterator[str]:
     """Say what no guard sees, with figures."""
     yield (
         f"Not seen: a worker that tells up to {1 - 1 / FACTOR:.0%} less than its time, or up to "
-        f"{1 - 1 / BLOCK_FACTOR:.0%} less in blocks alone, or lies in fewer than half of them; "
+        f"{1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or lies in fewer than half of "
+        "them; "
         f"a remembered answer that saves less than {units.seconds(FRESH_SLACK)} and "
-        f"{FRESH_FACTOR - 1:g} times what returning and reading it take; work of less than "
+        f"{FRESH_FACTOR - 1:g} times what returning and reading it take; skipped work if a call "
+        f"takes less than {units.seconds(SINGLE_SLACK)}; work of less than "
         f"{units.seconds(FEED_SLACK)} an input, or {FEED_FACTOR - 1:g} times what loading them "
         "takes, that is done when inputs are taken and whose result is then copied; random results "
         f"of which {DRAWS} or more were drawn beforehand."

@@ -41,7 +41,7 @@ def joined(several: Sequence[Results]) -> Results:
             status=next((run.status for run in runs if run.status != "finished"), "finished"),
             commit=first.run.commit if len({run.commit for run in runs}) == 1 else "",
             options=options,
-            finished=several[-1].run.finished,
+            finished=max((run.finished for run in runs if run.finished), default=None),
         ),
         frameworks=list(_frameworks(several).values()),
         cases=list(cases.values()),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from tapegrad.bench import footprint, guards, inputs, machine
+from tapegrad.bench import footprint, guards, inputs, machine, scratch
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.given import Done, Settings, Sink, Team
 from tapegrad.bench.guards import Finding, InputSet, Probe
@@ -30,9 +29,14 @@ from tapegrad.worker.case import Case
 LONG_BLOCK = 2.0
 VERY_LONG_BLOCK = 20.0
 #: What is looked at in a case that a stand-in is checked for: the stand-in showed the rest.
-BESIDE_STAND_IN = ("values", "meaning", "clock")
+BESIDE_STAND_IN = ("values", "meaning", "timed result", "clock")
 #: Verdicts on what a framework does not offer: no failures.
 ABSENT = ("unsupported", "joint")
+#: Said of a phase with a setup.
+PREPARES = (
+    "does something before the clock starts: it has a setup; let the phase itself do all of it, or "
+    "offer only `step` and say that the work is joint"
+)
 #: Said of a cell whose times nobody has looked back on.
 NOT_YET = "the run ended before its times were looked back on; --resume does that"
 #: Phases without gradients.
@@ -61,9 +65,9 @@ class Measurement:
     _verified: set[tuple[CellKey, int]] = field(default_factory=set, init=False)
     _costs: dict[CellKey, float] = field(default_factory=dict, init=False)
     #: Seconds of a call in each block of a cell; how many times as long as it told the block took
-    #: by our clock, at least and at most; units of work in a call.
+    #: by our clock, at least; units of work in a call.
     _claims: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
-    _doubts: dict[CellKey, list[tuple[float, float]]] = field(default_factory=dict, init=False)
+    _doubts: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
     _units: dict[CellKey, int] = field(default_factory=dict, init=False)
     #: Seconds of a forward pass that was found right, of each contender.
     _forward: dict[str, float] = field(default_factory=dict, init=False)
@@ -157,8 +161,8 @@ class Measurement:
             sets.append(_nudged(given) if given else inputs.make_inputs(self.case, seed + 1))
         types = self._truthful_types(given is not None)
         # What is right lies where no contender is told of, and is gone before one has the case.
-        with tempfile.TemporaryDirectory(prefix="tapegrad-", ignore_cleanup_errors=True) as hidden:
-            truths = find_truth(self.case, sets, self.witnesses, Path(hidden), seed, types)
+        with scratch.folder() as hidden:
+            truths = find_truth(self.case, sets, self.witnesses, hidden, seed, types)
         saved = [
             self._saved(arrays, truth, index)
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
@@ -235,7 +239,7 @@ class Measurement:
             self._follow_step(key, offer)
             return
         if phase not in offer["looped"] and not self._scalar_graph:
-            self._conclude(key, "mistrusted", "does something before the clock starts")
+            self._conclude(key, "mistrusted", PREPARES)
             return
         truth = self._sets[0].truth
         if truth.dispute is not None and phase not in OUTPUT_ONLY:
@@ -430,7 +434,7 @@ class Measurement:
         if block is None or not self._cells[key := block.key].timed:
             return
         if self._watch is not None:
-            self._doubts.setdefault(key, []).append(self._watch.doubts(block))
+            self._doubts.setdefault(key, []).append(self._watch.doubt(block))
         known = self._units.setdefault(key, block.units if self._scalar_graph else 1)
         if block.units != known:
             reason = f"counts one call as {block.units:,} units of work, not {known:,}"

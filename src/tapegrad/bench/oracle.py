@@ -343,13 +343,18 @@ class _Hearing:
         """Compare with other witnesses' gradients, or with differences of their outputs."""
         if not truth.sources[1]:
             return False
-        others = [witness for witness in self._ready if witness.name != truth.sources[1]]
-        for witness in others:
+        confirmed = False
+        for witness in self._ready:
+            if witness.name == truth.sources[1]:
+                continue
             if witness.differentiates:
                 self._agree(witness, self._gradients(witness, truth.cotangents), truth, 1)
-            else:
+            elif self._case.dtype == "float64":  # differences of anything less show nothing
                 self._agree_along_directions(witness, truth)
-        return bool(others)
+            else:
+                continue
+            confirmed = True
+        return confirmed
 
     def _gradients(self, witness: _Witness, cotangents: list[AnyArray]) -> Arrays:
         named = {f"cotangent{index}": value for index, value in enumerate(cotangents)}

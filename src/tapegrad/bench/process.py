@@ -49,6 +49,13 @@ THREAD_VARIABLES = (
     "NUMBA_NUM_THREADS",
     "JULIA_NUM_THREADS",
 )
+#: Variables that keep glibc's heap in one state: it gives pages back, and takes them again, or not,
+#: by what a process did before, and the same call takes 0.35 or 1.3 ms. It decides by these sizes
+#: alone when they are given; the second is the largest that it takes.
+HEAP_VARIABLES = {
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+}
 #: Variables that keep a worker to its device. Several workers share a GPU, so none may take all of
 #: its memory at once, and no library may replace float32 by TF32, whatever a framework asks for.
 DEVICE_VARIABLES = {
@@ -119,7 +126,10 @@ class LocalWorker(Worker):
 
 
 class WorkerProcess(Worker):
-    """One worker process, pinned to processors of its own choice of number."""
+    """One worker process, pinned to processors of its own choice of number.
+
+    It is among those that are `starting` until it has loaded its framework.
+    """
 
     def __init__(
         self,
@@ -130,7 +140,9 @@ class WorkerProcess(Worker):
         device: str,
         timeout: float,
         turn: int = 0,
+        starting: list[WorkerProcess] | None = None,
     ) -> None:
+        starting = [] if starting is None else starting
         program = contender.interpreter()
         if program is None:
             raise WorkerError("not installed", install_hint(contender))
@@ -141,6 +153,8 @@ class WorkerProcess(Worker):
         self._buffer = b""
         self._asked = ""
         self._said = 0
+        #: Ctrl-C came while it had to answer: nobody waits for that answer, or asks it again.
+        self.interrupted = False
         self._mark = uuid.uuid4().hex
         with scratch.writing():
             path = _package_path(folder)
@@ -163,6 +177,7 @@ class WorkerProcess(Worker):
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
         pin(self._process.pid, threads, turn)
+        starting.append(self)
         try:
             self.hello = self.ask(
                 "hello",
@@ -172,9 +187,11 @@ class WorkerProcess(Worker):
                 device=device,
                 threads=threads,
             )
-        except BaseException:  # Ctrl-C too: nobody else knows the process yet
+        except BaseException:
             self.kill()
             raise
+        finally:
+            starting.remove(self)
 
     @property
     def alive(self) -> bool:  # type: ignore[override]
@@ -205,6 +222,8 @@ class WorkerProcess(Worker):
 
     def send(self, do: str, **arguments: Any) -> None:
         """Write a message to the worker's input."""
+        if self.interrupted:
+            raise KeyboardInterrupt  # also of one who only wants to clear up
         self._asked = do
         self._said = self._log.stat().st_size
         line = json.dumps({"do": do, **arguments}).encode() + b"\n"
@@ -217,7 +236,13 @@ class WorkerProcess(Worker):
 
     def receive(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait for the answer; a worker that gives none in time is killed."""
-        return self._parse(self._asked, self._line(timeout or self._timeout))
+        try:
+            line = self._line(timeout or self._timeout)
+        except KeyboardInterrupt:
+            self.interrupted = True
+            self.kill()
+            raise
+        return self._parse(self._asked, line)
 
     def _line(self, timeout: float) -> bytes:
         """Read one line; meanwhile keep an eye on the time and on the worker's size."""
@@ -386,4 +411,4 @@ def _package_path(folder: Path) -> Path:
 
 def _environment(path: Path, threads: int, device: str, mark: str) -> Mapping[str, str]:
     fixed = dict.fromkeys(THREAD_VARIABLES, str(threads)) | {"PYTHONPATH": str(path), MARK: mark}
-    return {**os.environ, **fixed, **DEVICE_VARIABLES[device]}
+    return {**HEAP_VARIABLES, **os.environ, **fixed, **DEVICE_VARIABLES[device]}

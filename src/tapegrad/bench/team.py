@@ -28,6 +28,7 @@ class ProcessTeam:
     timeout: float
     _workers: dict[int, WorkerProcess] = field(default_factory=dict)
     _fresh: list[WorkerProcess] = field(default_factory=list)
+    _starting: list[WorkerProcess] = field(default_factory=list)
     _failure: WorkerError | None = None
 
     @property
@@ -38,7 +39,7 @@ class ProcessTeam:
     def worker(self, process: int) -> Worker:
         """Return a live worker; one that cannot even start is not tried again."""
         worker = self._workers.get(process)
-        if worker is None or not worker.alive:
+        if worker is None or not (worker.alive or worker.interrupted):
             if self._failure is not None:
                 raise self._failure
             try:
@@ -73,6 +74,8 @@ class ProcessTeam:
         """End all workers."""
         for worker in (*self._workers.values(), *self._fresh):
             worker.close()
+        for worker in tuple(self._starting):
+            worker.kill()  # it would answer only when it has loaded its framework
         self._workers.clear()
 
     def _start(self, name: str, turn: int = 0) -> WorkerProcess:
@@ -83,6 +86,7 @@ class ProcessTeam:
             device=self.device,
             timeout=self.timeout,
             turn=turn,
+            starting=self._starting,
         )
         devices = worker.hello["devices"]
         if self.device not in devices:

@@ -135,9 +135,9 @@ class Session:
         return {"arrays": _save(read, Path(folder)) if folder else {}}
 
     def do_read(self, phase: str, count: int) -> dict[str, Any]:
-        """Time calls whose results are read, and reading itself."""
+        """Time calls whose results are read, reading itself, and calls one by one."""
         call, arrays = self._phase(phase).call, self.work.arrays
-        both, reading, copying = [], [], []
+        both, reading, copying, alone = [], [], [], []
         with timing.quiet():
             for _ in range(count):
                 self.adapter.settle()
@@ -153,10 +153,13 @@ class Session:
                     np.array(array)
                 copying.append(time.perf_counter() - start)
                 del result, read
+                for _ in range(2):  # of two calls in a row one is another than the one before
+                    alone.append(self.adapter.elapsed(call, 1))
         return {
             "read": min(both),
             "reading": min(reading),
             "copying": min(copying),
+            "alone": min(alone),
         }
 
     def do_fresh(self, phase: str, count: int) -> dict[str, Any]:

@@ -254,6 +254,13 @@ FAULTS = (
         "fresh",
         case=FREQUENT_SORTING,
     ),
+    Fault(
+        "computes now and then",
+        "computes in one of five calls",
+        "memories",
+        "single",
+        case=SHORT_SORTING,
+    ),
     Fault("works when fed", "computes when it takes its inputs", "memories", "floor", case=PAIRS),
     Fault(
         "works when fed and copies",

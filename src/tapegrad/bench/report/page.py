@@ -218,7 +218,7 @@ def _assumption(processes: int) -> Iterator[str]:
     assumed = {
         1: "With a single process nothing shows how far another would be from it: intervals and "
         f"verdicts assume {statistics.ASSUMED:.0%}. Where it is 4 %, they claim a difference "
-        "between equals in 28 % of the comparisons in place of 5 %.",
+        "between equals in 24 % of the comparisons in place of 5 %.",
         2: "Two processes tell little about the scatter between them: intervals and verdicts "
         "assume that their distance shows it. Where it is 4 %, they claim a difference between "
         "equals in 9 % of the comparisons in place of 5 %.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import json
 import sqlite3
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -99,6 +101,11 @@ def explained(place: str) -> Iterator[None]:
         raise StoreError(f"store {place}: refused what was to be written: {error.orig}") from error
     except (sa.exc.StatementError, sqlite3.Error) as error:
         raise _explain(error, place) from error
+    except (json.JSONDecodeError, struct.error) as error:  # before ValueErrors of other kinds
+        raise StoreError(
+            f"store {place}: expected a sound database, but a value in it is damaged ({error}); "
+            "restore a copy, or delete the run that it belongs to"
+        ) from error
     except (OverflowError, UnicodeError) as error:
         raise StoreError(
             f"store {place}: expected values that a database can hold, got: {error}"

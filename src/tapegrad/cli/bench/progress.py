@@ -153,7 +153,9 @@ class Lines(Listener):
         """Say what begins."""
         self._tally = Tally(run, cases, contenders)
         self._current = None
-        self._say(f"run {run.id}: {len(cases)} cases, {', '.join(contenders)}")
+        self._say(
+            f"run {run.id}: {len(cases)} case{'s' * (len(cases) != 1)}, {', '.join(contenders)}"
+        )
 
     def earlier(self, results: Results) -> None:
         """Take what is there already."""

@@ -79,7 +79,8 @@ def _results(runs: list[str], url: str | None) -> Results:
     several = list({results.run.id: results for results in loaded}.values())
     found = joined(several)
     if count := shared(several):
-        say(f"{count} of the cases are in several runs: shown is the one with most times.")
+        are = "1 case is" if count == 1 else f"{count} cases are"
+        say(f"{are} in several runs: shown is the one with most times, of equals the last.")
     return found
 
 
@@ -104,7 +105,7 @@ def _text(results: Results, format: str, verbose: bool) -> str:
         case "csv":
             return formats.csv_text(results)
         case _:
-            return formats.report_text(results)
+            return formats.report_text(results, verbose=verbose)
 
 
 def _write(text: str, output: Path | None) -> None:
