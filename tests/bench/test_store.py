@@ -612,7 +612,6 @@ def test_a_damaged_database_is_told_from_a_store(path: Path) -> None:
     [
         "update runs set options='{bad'",
         "update blocks set samples=x'0102'",
-        "update blocks set samples=x''",
     ],
 )
 def test_a_damaged_value_is_told_from_a_defect_of_ours(path: Path, damage: str) -> None:

@@ -81,9 +81,8 @@ class Samples(sa.TypeDecorator[list[float]]):
 
     def process_result_value(self, value: bytes | None, dialect: sa.Dialect) -> list[float]:
         """Unpack the samples."""
-        if not value:
-            raise struct.error("no samples")
-        return list(struct.unpack(f"<{len(value) // 8}d", value))
+        packed = value or b""
+        return list(struct.unpack(f"<{len(packed) // 8}d", packed))
 
 
 metadata = sa.MetaData()
