@@ -275,7 +275,11 @@ void Graph::rehash(std::size_t size) {
     std::vector<NodeId> old(size, no_node);
     old.swap(table_);
     for (NodeId id : old)
-        if (id != no_node) table_[find(hash(nodes_[id]), [](const Node&) { return false; })] = id;
+        if (id != no_node) enter(id);
+}
+
+void Graph::enter(NodeId id) {
+    table_[find(hash(nodes_[id]), [](const Node&) { return false; })] = id;
 }
 
 void Graph::reserve(std::size_t nodes) {
@@ -293,6 +297,15 @@ Graph Graph::compact() const {
     out.loops_ = loops_;
     out.customs_ = customs_;
     out.places_ = places_;
+    return out;
+}
+
+Graph Graph::copy(std::size_t room) const {
+    Graph out = compact();
+    out.reserve(room);
+    for (NodeId id : table_)
+        if (id != no_node) out.enter(id);
+    out.interned_ = interned_;
     return out;
 }
 

@@ -147,6 +147,10 @@ class Graph {
 
     /// A copy to read from, not to add to: without the table, which is most of a graph's memory.
     Graph compact() const;
+    /// A copy of a graph without loops to add to, with room for so many nodes.
+    Graph copy(std::size_t room) const;
+    /// Whether nodes can be found and added: not in a compact copy.
+    bool is_growing() const { return !table_.empty(); }
 
     std::size_t bytes() const;
     void reserve(std::size_t nodes);
@@ -171,6 +175,8 @@ class Graph {
     std::uint32_t hash(const Node& node) const;
     void grow();
     void rehash(std::size_t size);
+    /// Puts a node that is new to the table into it.
+    void enter(NodeId id);
 
     std::vector<Node> nodes_;
     std::vector<NodeId> pool_;

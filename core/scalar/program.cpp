@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
 
 #include "../errors.h"
 #include "derive.h"
@@ -72,11 +73,19 @@ Extract extract(const Graph& source, std::span<const NodeId> roots, std::size_t 
     std::vector<char> live(top, false);
     for (NodeId id : roots) live[id] = true;
     std::size_t count = 0;
+    bool plain = top == source.size() && source.is_growing();
     for (NodeId id = top; id-- > 0;)
         if (live[id]) {
             ++count;
             for (NodeId operand : source.operands(id)) live[operand] = true;
+            plain &= source.op(id) != Op::loop && !source.is_placeholder(id);
         }
+    if (plain && count == top) {  // all of it: a fifth of what copying node by node takes
+        out.graph = source.copy(count * room);
+        out.now.resize(top);
+        std::iota(out.now.begin(), out.now.end(), NodeId{0});
+        return out;
+    }
     out.graph.reserve(count * room);
     out.now.assign(top, no_node);
     std::vector<NodeId> operands;
