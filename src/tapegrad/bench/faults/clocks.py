@@ -117,7 +117,7 @@ class _DeferredLater(_Deferred):
     """Defers its work when it has been looked at."""
 
     #: More than guards make, and fewer than blocks have.
-    honest_calls = 500
+    honest_calls = 550
     calls = 0
 
     def forward(self) -> _Thunk:
