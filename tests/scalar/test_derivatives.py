@@ -283,6 +283,21 @@ def test_variables_that_depend_on_each_other_have_total_derivatives_in_every_mod
         np.testing.assert_allclose(sparse(point).toarray(), want, rtol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_modes_agree_on_variables_in_the_middle_of_random_graphs(seed: int) -> None:
+    grown = grow(SHAPES[seed % len(SHAPES)], 4, 30, seed, True)
+    known = [var for var in grown.vars if var.op != "constant"]
+    wrt = [known[i] for i in np.random.default_rng(seed).choice(len(known), 4)]
+    outputs = [known[-1], known[-2], wrt[0]]
+    reverse, forward = (tg.jacobian(outputs, wrt, mode=mode) for mode in ("reverse", "forward"))
+    sparse = tg.jacobian(outputs, wrt, sparse=True).compile(inputs=grown.inputs)
+    program = tg.compile(np.ravel([reverse, forward]), inputs=grown.inputs)
+    want, got = program(grown.point).reshape(2, 3, 4)
+    close = {"rtol": 1e-9, "atol": 1e-10 * max(1.0, np.abs(want).max())}
+    np.testing.assert_allclose(got, want, **close)
+    np.testing.assert_allclose(sparse(grown.point).toarray(), want, **close)
+
+
 def test_results_of_one_operation_may_be_variables_with_their_operands() -> None:
     x = tg.Graph().inputs(3)
     soft = tg.softmax(x)
