@@ -45,6 +45,17 @@ def blocks() -> list[Any]:
     ]
 
 
+def trimmed(text: str) -> list[str]:
+    """The lines, without spaces at their ends, which editors remove, and empty ones at the end."""
+    return [line.rstrip() for line in text.rstrip().splitlines()]
+
+
+def test_the_layout_of_what_is_printed_counts() -> None:
+    assert trimmed("[1. 2.] \n\n [3.]\n") == trimmed("[1. 2.]\n\n [3.]")
+    assert trimmed("[1. 2.]\n") != trimmed("[1.  2.]\n")
+    assert trimmed("[1.\n 2.]") != trimmed("[1. 2.]")
+
+
 @pytest.mark.parametrize(("page", "code", "printed"), blocks())
 def test_a_block_runs_and_prints_what_it_says(
     page: Path, code: str, printed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +65,7 @@ def test_a_block_runs_and_prints_what_it_says(
     with contextlib.redirect_stdout(out):
         exec(compile(code, str(page), "exec"), {"__name__": "__main__"})
     if printed is not None:
-        assert out.getvalue().split() == printed.split()
+        assert trimmed(out.getvalue()) == trimmed(printed)
 
 
 def test_a_block_is_paired_with_the_output_right_behind_it() -> None:

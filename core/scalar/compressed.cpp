@@ -60,6 +60,7 @@ void each_entry(const Pattern& pattern, Body body) {
 SparseNodes sparse_jacobian(Graph& graph, std::span<const NodeId> outputs,
                             std::span<const NodeId> wrt, std::optional<bool> forward) {
     SparseNodes out{dependence(graph, outputs, wrt), {}, 0};
+    if (out.pattern.columns.empty()) return out;
     const Colours columns = colour_columns(out.pattern);
     const Colours rows = colour_columns(out.pattern.transposed());
     const bool by_columns = forward.value_or(count_of(columns) < count_of(rows));
@@ -76,6 +77,7 @@ SparseNodes sparse_hessian(Graph& graph, NodeId output, std::span<const NodeId> 
     const NodeId of[] = {output};
     const std::vector<NodeId> gradient = derive(graph, of, wrt)[0];
     SparseNodes out{dependence(graph, gradient, wrt).symmetric(), {}, 0};
+    if (out.pattern.columns.empty()) return out;
     const Colours colours = colour_symmetric(out.pattern);
     const Sweeps sweeps = pushed(graph, gradient, wrt, colours);
     std::vector<std::uint32_t> in_row(sweeps.size(), 0);  // columns of each colour

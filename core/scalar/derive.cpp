@@ -10,13 +10,19 @@
 // Masks: the branch that `where` does not take gets the adjoint 0, and 0 times an infinite or NaN
 // derivative further up must stay 0. So below a `where` products are masked_mul, whose first factor
 // wins when it is 0; everywhere else they are plain products. Its own derivatives are masked by
-// both factors, so the same holds for derivatives of any order.
+// both factors, so the same holds for derivatives of any order. A loop whose body has a mask masks
+// what it takes from outside, and every round the one before.
+//
+// Of masked_mul(u, log(v)), as in the derivative of pow, u has an infinite adjoint at v = 0, and a
+// factor of 0 on the way from u to the variables wins against it: powers vanish faster than
+// logarithms grow. That way leads through sums and products, and ends behind the first function.
 #include "derive.h"
 
 #include <algorithm>
 
 #include "../errors.h"
 #include "loops.h"
+#include "program.h"
 #include "terms.h"
 
 namespace tapegrad {
@@ -31,7 +37,7 @@ class Sweep {
 
     std::vector<NodeId> run(NodeId output) {
         heads_.assign(active_.size(), none);
-        masked_.assign(active_.size(), all_masked_);
+        masked_.assign(active_.size(), all_masked_ ? by_adjoint : unmasked);
         terms_.clear();
         std::vector<NodeId> adjoints(wrt_.size(), no_node);
         if (output < active_.size() && active_[output]) {
@@ -49,6 +55,8 @@ class Sweep {
 
    private:
     static constexpr std::uint32_t none = 0xffffffff;
+    /// Which factor of 0 wins a product of an adjoint and a derivative.
+    enum Mask : char { unmasked, by_adjoint, by_both };
     /// The terms of one node are a list.
     struct Link {
         std::uint32_t next;
@@ -92,8 +100,10 @@ class Sweep {
     void add_term(NodeId to, const Term& term) {
         terms_.push_back({heads_[to], term});
         heads_[to] = static_cast<std::uint32_t>(terms_.size() - 1);
-        if (masking_) masked_[to] = true;
+        mask(to, crossing_ ? masking_ : std::min(masking_, by_adjoint));
     }
+
+    void mask(NodeId id, Mask mask) { masked_[id] = std::max(masked_[id], mask); }
 
     /// g as it is.
     void plain(NodeId to, const Symbol& g) {
@@ -101,7 +111,11 @@ class Sweep {
     }
 
     void product(NodeId to, NodeId g, const Symbol& d) {
-        if (active_[to] && !d.is(0.0)) add_term(to, tapegrad::product(graph_, g, d, masking_));
+        if (!active_[to] || d.is(0.0)) return;
+        if (masking_ == by_both && d.graph && !graph_.is_constant(d.id))
+            plain(to, where(d, masked_mul(symbol(g), d), Symbol(0.0)));
+        else
+            add_term(to, tapegrad::product(graph_, g, d, masking_ != unmasked));
     }
 
     /// The adjoint of a node from its collected terms.
@@ -123,7 +137,9 @@ class Sweep {
         // Copied: recording nodes moves the arrays that operands() looks into.
         auto seen = graph_.operands(id);
         operands_.assign(seen.begin(), seen.end());
-        masking_ = masked_[id] || op == Op::masked_mul;
+        masking_ = masked_[id];
+        if (op == Op::masked_mul) masking_ = std::max(masking_, by_adjoint);
+        crossing_ = is_linear(op);
         switch (op) {
             case Op::softmax:
             case Op::softmax_vjp:
@@ -156,7 +172,7 @@ class Sweep {
 #undef OP1
 #undef OP2
             case Op::where: {
-                masking_ = true;
+                masking_ = std::max(masking_, by_adjoint);
                 const Symbol c = symbol(operands_[0]), zero = 0.0;
                 if (active_[operands_[1]]) plain(operands_[1], where(c, symbol(g), zero));
                 if (active_[operands_[2]]) plain(operands_[2], where(c, zero, symbol(g)));
@@ -198,6 +214,25 @@ class Sweep {
         product(operands_[0], g, b);
         if (active_[operands_[1]])
             plain(operands_[1], where(a == zero, zero, masked_mul(symbol(g), a)));
+        if (graph_.op(operands_[1]) == Op::log) mask(operands_[0], by_both);
+    }
+
+    /// Sums and products, and what chooses between them.
+    static bool is_linear(Op op) {
+        switch (op) {
+            case Op::neg:
+            case Op::add:
+            case Op::sub:
+            case Op::mul:
+            case Op::masked_mul:
+            case Op::where:
+            case Op::sum:
+            case Op::dot:
+            case Op::sumdot:
+                return true;
+            default:
+                return false;
+        }
     }
 
     void pair_products(NodeId g, std::uint32_t first) {
@@ -268,7 +303,7 @@ class Sweep {
     std::vector<NodeId> finish_all(NodeId header) {
         std::vector<NodeId> h;
         for (std::uint32_t i = 0, n = graph_.results(header); i < n; ++i) {
-            masking_ = masking_ || masked_[header + 1 + i];
+            masking_ = std::max(masking_, masked_[header + 1 + i]);
             h.push_back(finish(header + 1 + i));
         }
         return h;
@@ -288,7 +323,8 @@ class Sweep {
         for (std::uint32_t i = 0; i < loop.count * loop.outputs; ++i)
             pattern.outputs[i % loop.outputs] |= heads_[id + 1 + loop.carried + i] != none;
         const std::vector<NodeId> h = finish_all(id);
-        pattern.masked = masking_;
+        if (loop.body->has_masks()) masking_ = std::max(masking_, by_adjoint);
+        pattern.masked = masking_ != unmasked;
 
         const Loop twin = storing(loop), back = pulling(loop, pattern);
         const NodeId stored = graph_.loop(twin, operands);
@@ -366,14 +402,16 @@ class Sweep {
 
     Graph& graph_;
     std::span<const NodeId> wrt_;
-    std::vector<char> active_, is_wrt_, masked_;
+    std::vector<char> active_, is_wrt_;
+    std::vector<Mask> masked_;
     std::vector<NodeId> finished_;  ///< adjoints of wrt nodes
     std::vector<std::uint32_t> heads_;
     std::vector<Link> terms_;
     Terms collected_;
     std::vector<NodeId> operands_;
     NodeId lowest_ = 0;
-    bool masking_ = false;
+    Mask masking_ = unmasked;  ///< of the node whose turn it is
+    bool crossing_ = false;    ///< whether by_both goes on to its operands
     const bool all_masked_;
 };
 

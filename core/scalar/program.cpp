@@ -297,6 +297,13 @@ const Custom* Program::calls() const {
     return nullptr;
 }
 
+bool Program::has_masks() const {
+    for (NodeId id = 0; id < source_.size(); ++id)
+        if (source_.op(id) == Op::where || source_.op(id) == Op::masked_mul) return true;
+    return std::any_of(bodies_.begin(), bodies_.end(),
+                       [](const auto& body) { return body->has_masks(); });
+}
+
 Expanded Program::expanded() const {
     const std::vector<NodeId> guards = conditions(guards_);
     Extract part = extract(source_, joined(joined(roots_, wrt_), guards));

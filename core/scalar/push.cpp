@@ -1,10 +1,11 @@
 // core/scalar/push.cpp -- forward-mode differentiation.
 //
 // Nodes are visited in their order, those only that move and that an output needs; what has the
-// number 0 for a seed stands still. A tangent is one node, the sum of the operands' tangents times
-// the derivative text of ops.def; the other operations have the rules below. `where` chooses
-// between tangents, so nothing has to be masked: what the branch not taken would give is not looked
-// at.
+// number 0 for a seed stands still. A variable that depends on others moves with them, too: what
+// comes out is the Jacobian of derive.h times the seeds. A tangent is one node, the sum of the
+// operands' tangents times the derivative text of ops.def; the other operations have the rules
+// below. `where` chooses between tangents, so nothing has to be masked: what the branch not taken
+// would give is not looked at.
 #include "push.h"
 
 #include "../errors.h"
@@ -29,26 +30,24 @@ class Push {
                             std::span<const NodeId> seeds) {
         auto first = static_cast<NodeId>(size_);
         for (std::size_t i = 0; i < wrt.size(); ++i) {
-            seed(wrt[i], seeds[i]);
+            move(wrt[i], seeds[i]);
             first = std::min(first, wrt[i]);
         }
         for (NodeId id = first; id < size_; ++id)
-            if (needed_[id] && !is_seeded(id) && moves(id)) visit(id);
+            if (needed_[id] && moves(id)) visit(id);
         std::vector<NodeId> found;
         for (NodeId id : outputs) found.push_back(tangent(id).in(graph_));
         return found;
     }
 
    private:
-    void seed(NodeId id, NodeId value) {
-        if (seeded_.empty()) seeded_.assign(size_, false);
-        seeded_[id] = true;
+    /// Moves a node by `value` besides how it moves already: a variable that is named twice moves
+    /// by both, one that depends on others by its own seed and with them.
+    void move(NodeId id, NodeId value) {
         if (graph_.is_constant(value, 0.0)) return;
-        // A variable that is named twice moves by both.
         NodeId& known = tangents_[id];
         known = known == no_node ? value : graph_.binary(Op::add, known, value);
     }
-    bool is_seeded(NodeId id) const { return seeded_[id]; }
 
     bool moves(NodeId id) const {
         for (NodeId operand : graph_.operands(id))
@@ -94,8 +93,7 @@ class Push {
         }
         if (terms_.empty()) return;
         terms_.join_constants(graph_);
-        const NodeId tangent = terms_.sum(graph_);
-        if (!graph_.is_constant(tangent, 0.0)) tangents_[id] = tangent;
+        move(id, terms_.sum(graph_));
     }
 
     void collect_masked_mul(std::span<const NodeId> operands) {
@@ -290,16 +288,15 @@ class Push {
         });
     }
 
-    /// Gives the results of a header their tangents; who was seeded keeps the seed.
+    /// Moves the results of a header by their tangents.
     template <class Tangent>
     void move_results(NodeId header, std::size_t count, Tangent&& tangent) {
-        for (std::uint32_t i = 0; i < count; ++i)
-            if (!is_seeded(header + 1 + i)) tangents_[header + 1 + i] = tangent(i);
+        for (std::uint32_t i = 0; i < count; ++i) move(header + 1 + i, tangent(i));
     }
 
     Graph& graph_;
     const std::size_t size_;
-    std::vector<char> needed_, seeded_;
+    std::vector<char> needed_;
     std::vector<NodeId> tangents_, operands_;
     Terms terms_;
 };

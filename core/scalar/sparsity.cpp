@@ -29,18 +29,17 @@ class Propagation {
                 for (NodeId operand : graph.operands(id)) ++uses_[operand];
     }
 
+    /// Says that a node is a variable, besides what it may depend on.
     void start(NodeId id, std::uint32_t variable) {
         Set set = sets_[id] ? *sets_[id] : Set{};
         set.push_back(variable);
         sets_[id] = std::make_shared<const Set>(std::move(set));
-        started_.push_back(id);
     }
 
     void run() {
-        std::sort(started_.begin(), started_.end());
         for (NodeId id = 0; id < sets_.size(); ++id) {
             if (!uses_[id]) continue;
-            if (!std::binary_search(started_.begin(), started_.end(), id)) sets_[id] = united(id);
+            sets_[id] = united(id);
             for (NodeId operand : graph_.operands(id))
                 if (--uses_[operand] == 0) sets_[operand].reset();
         }
@@ -56,6 +55,7 @@ class Propagation {
         const OpInfo& op = info(graph_.op(id));
         const auto operands = graph_.operands(id);
         parts_.clear();
+        if (sets_[id]) parts_.push_back(sets_[id]);
         for (std::size_t i = 0; i < operands.size(); ++i) {
             const bool chooses = graph_.op(id) == Op::where && i == 0;
             const bool flat = chooses || (i == 0 && is_flat(op.da)) || (i == 1 && is_flat(op.db));
@@ -90,7 +90,6 @@ class Propagation {
     const Graph& graph_;
     std::vector<std::uint32_t> uses_;
     std::vector<SharedSet> sets_;
-    std::vector<NodeId> started_;
     std::vector<SharedSet> parts_;
     std::vector<std::uint32_t> seen_;
     std::uint32_t stamp_ = 0;

@@ -74,6 +74,8 @@ class Record:
     domain: str
     ulp: int
     oracle: str
+    has_steps: bool
+    """Whether it is constant but for steps, or has a remainder's."""
 
     def function(self) -> Callable[..., Any]:
         """The oracle as a function of mpmath numbers."""
@@ -91,7 +93,9 @@ class Record:
 
 
 def _record(line: dict[str, Any]) -> Record:
-    return Record(line["name"], line["arity"], line["domain"], line["ulp"], line["oracle"])
+    has_steps = any(text == "0.0" or "floor" in text for text in line["derivatives"])
+    fields = {key: line[key] for key in ("name", "arity", "domain", "ulp", "oracle")}
+    return Record(**fields, has_steps=has_steps)
 
 
 RECORDS = [_record(line) for line in tg._core.op_table()]
@@ -211,12 +215,33 @@ def _differences(function: Callable[..., Any], point: list[float]) -> list[Any]:
     return first + second
 
 
+def _derivatives(record: Record, dtype: str, points: Array, bits: int) -> Array:
+    function, form = record.function(), FORMATS[dtype]
+    with mp.workprec(bits):
+        rows = [_differences(function, point) for point in points.tolist()]
+        wanted = [[form.rounded(value)[0] for value in row] for row in rows]
+    return np.array(wanted).reshape(len(points), record.arity * (record.arity + 3) // 2)
+
+
+def _largest_points(record: Record, dtype: str) -> Array:
+    """Points up to the largest numbers at which the value does not overflow."""
+    span = -FORMATS[dtype].lowest
+    far, farthest = points_of(record, dtype, 5, 11, span), (span + 1.1, span + 1.9)
+    points = np.vstack([far, points_of(record, dtype, 3, *farthest)])
+    function, largest = record.function(), FORMATS[dtype].largest
+    return points[[abs(function(*map(mp.mpf, point))) <= largest for point in points.tolist()]]
+
+
 @functools.cache
 def derivative_reference(record: Record, dtype: str) -> tuple[Array, Array]:
-    """Points of a record with its first and second derivatives there, a row per point."""
-    points = np.vstack([points_of(record, dtype, 24, -4, 4), points_of(record, dtype, 16, -30, 8)])
-    function = record.function()
-    with mp.workprec(1600):
-        rows = [_differences(function, point) for point in points.tolist()]
-        form = FORMATS[dtype]
-        return points, np.array([[form.rounded(value)[0] for value in row] for row in rows])
+    """Points of a record with its first and second derivatives there, a row per point.
+
+    Functions with steps have no large ones: there they are full of steps.
+    """
+    parts = [points_of(record, dtype, 24, -4, 4), points_of(record, dtype, 16, -30, 8)]
+    bits = [1600, 1600]
+    if not record.has_steps:
+        parts += [points_of(record, dtype, 12, 8, 11), _largest_points(record, dtype)]
+        bits += [1600, 1000 - 4 * FORMATS[dtype].lowest]
+    wanted = [_derivatives(record, dtype, *part) for part in zip(parts, bits, strict=True)]
+    return np.vstack(parts), np.vstack(wanted)

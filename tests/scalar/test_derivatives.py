@@ -213,6 +213,156 @@ def test_seeds_may_be_vars_and_named_twice() -> None:
     assert tg.compile([twice])([3.0, 2.0]).tolist() == [18.0]
 
 
+def perturbed(function: Any, makers: list[Any], point: Any) -> tuple[Any, Any]:
+    """Jacobian and Hessian of the sum by central differences.
+
+    A variable is what its maker gives, plus a change of its own; whoever uses it sees both.
+    """
+    n, size = len(makers), 2.0**-12
+
+    def at(*moves: tuple[int, int]) -> Any:
+        changes = np.zeros(n)
+        for place, sign in moves:
+            changes[place] += sign * size
+        made: list[Any] = []
+        for maker, change in zip(makers, changes, strict=True):
+            made.append(maker(point, made) + change)
+        return np.array(function(made))
+
+    signs = (1, -1)
+    columns = [(at((i, 1)) - at((i, -1))) / (2 * size) for i in range(n)]
+    second = [
+        [
+            sum(s * t * at((i, s), (j, t)).sum() for s in signs for t in signs) / (4 * size**2)
+            for j in range(n)
+        ]
+        for i in range(n)
+    ]
+    return np.array(columns).T, np.array(second)
+
+
+def test_variables_that_depend_on_each_other_have_total_derivatives_in_every_mode() -> None:
+    makers: list[Any] = [
+        lambda x, made: x[0],
+        lambda x, made: x[1],
+        lambda x, made: made[0] * made[1],
+        lambda x, made: tg.sin(made[2]) + made[1],
+    ]
+
+    def function(v: Any) -> list[Any]:
+        return [v[2] ** 2 + v[0], v[3] * v[2] + v[1] ** 3, tg.exp(v[3] / 4) * v[0]]
+
+    point = [0.7, 1.3]
+    x = tg.Graph().inputs(2)
+    wrt: list[Any] = []
+    for maker in makers:
+        wrt.append(maker(x, wrt))
+    outputs = function(wrt)
+    jacobian, hessian = perturbed(function, makers, point)
+
+    def at(vars_: Any) -> Any:
+        return tg.compile(np.ravel(vars_), inputs=x)(point)
+
+    for chosen in ([0, 1, 2, 3], [2, 0], [3, 1], [3, 2], [0, 2, 2]):
+        by = [wrt[i] for i in chosen]
+        n, weights = len(by), np.arange(1.0, 4.0)
+        want = jacobian[:, chosen]
+        for mode in ("auto", "forward", "reverse"):
+            got = at(tg.jacobian(outputs, by, mode=mode)).reshape(3, n)
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+            sparse = tg.jacobian(outputs, by, sparse=True, mode=mode).compile(inputs=x)
+            np.testing.assert_allclose(sparse(point).toarray(), want, rtol=1e-6)
+        direction = weights[:n] if n <= 3 else np.arange(1.0, n + 1)
+        np.testing.assert_allclose(at(tg.jvp(outputs, by, direction)), want @ direction, rtol=1e-6)
+        np.testing.assert_allclose(at(tg.vjp(outputs, by, weights)), weights @ want, rtol=1e-6)
+        total = tg.sum(outputs)
+        want = hessian[np.ix_(chosen, chosen)]
+        np.testing.assert_allclose(at(tg.hessian(total, by)).reshape(n, n), want, rtol=1e-5)
+        np.testing.assert_allclose(at(tg.hvp(total, by, direction)), want @ direction, rtol=1e-5)
+        sparse = tg.hessian(total, by, sparse=True).compile(inputs=x)
+        np.testing.assert_allclose(sparse(point).toarray(), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_modes_agree_on_variables_in_the_middle_of_random_graphs(seed: int) -> None:
+    grown = grow(SHAPES[seed % len(SHAPES)], 4, 30, seed, True)
+    known = [var for var in grown.vars if var.op != "constant"]
+    wrt = [known[i] for i in np.random.default_rng(seed).choice(len(known), 4)]
+    outputs = [known[-1], known[-2], wrt[0]]
+    reverse, forward = (tg.jacobian(outputs, wrt, mode=mode) for mode in ("reverse", "forward"))
+    sparse = tg.jacobian(outputs, wrt, sparse=True).compile(inputs=grown.inputs)
+    program = tg.compile(np.ravel([reverse, forward]), inputs=grown.inputs)
+    want, got = program(grown.point).reshape(2, 3, 4)
+    close = {"rtol": 1e-9, "atol": 1e-10 * max(1.0, np.abs(want).max())}
+    np.testing.assert_allclose(got, want, **close)
+    np.testing.assert_allclose(sparse(grown.point).toarray(), want, **close)
+
+
+def test_results_of_one_operation_may_be_variables_with_their_operands() -> None:
+    x = tg.Graph().inputs(3)
+    soft = tg.softmax(x)
+    end, _ = tg.scan(lambda c, _: (c * x[0], None), soft[1], length=3)
+    wrt = [*x, soft[1], end]
+    outputs = [soft[0] * soft[1], end * soft[1] + x[2]]
+    modes = [tg.jacobian(outputs, wrt, mode=mode) for mode in ("forward", "reverse")]
+    forward, reverse = (tg.compile(each.ravel(), inputs=x)([0.1, -0.4, 0.7]) for each in modes)
+    np.testing.assert_allclose(forward, reverse, rtol=1e-14)
+
+
+def test_derivatives_without_entries_are_empty() -> None:
+    point = np.ones(2)
+    flat = tg.hessian(np.sum, sparse=True)
+    assert (flat(point).shape, flat(point).nnz, flat.sweeps) == ((2, 2), 0, 0)
+    constant = tg.jacobian(lambda x: np.ones(3), sparse=True, dtype="float32")
+    assert (constant(point).shape, constant(point).dtype, constant.sweeps) == (
+        (3, 2),
+        np.float32,
+        0,
+    )
+    assert tg.jacobian(lambda x: x[:0], sparse=True)(point).shape == (0, 2)
+    assert tg.jacobian(lambda x: x[:0])(point).shape == (0, 2)
+    assert [part.shape for part in tg.jvp(lambda x: x[:0])(point, point)] == [(0,), (0,)]
+    x = tg.Graph().inputs(2)
+    program = tg.hessian(x[0] + x[1], x, sparse=True).compile()
+    assert (program(point).shape, program(point).nnz, program.sweeps) == ((2, 2), 0, 0)
+    rows = program.program.batch(np.ones((3, 2)))
+    assert program.matrix(rows[0]).nnz == 0
+    assert tg.jacobian([], x, sparse=True).compile()(point).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("point", "want"),
+    [
+        ([0.0, 2.0], [[2.0, 0.0], [0.0, 0.0]]),
+        ([0.0, 3.0], [[0.0, 0.0], [0.0, 0.0]]),
+        ([0.0, 1.5], [[np.inf, 0.0], [0.0, 0.0]]),
+        ([0.0, 1.0], [[0.0, -np.inf], [-np.inf, 0.0]]),
+        ([2.0, 3.0], [[12.0, 4 + 12 * np.log(2)], [4 + 12 * np.log(2), 8 * np.log(2) ** 2]]),
+    ],
+)
+def test_powers_of_zero_vanish_faster_than_their_logarithm_grows(point: Any, want: Any) -> None:
+    x = tg.Graph().inputs(2)
+    y = x[0] ** x[1]
+    twice = [tg.grad(tg.grad(y, a), b) for a in x for b in x]
+    crossed = [tg.jvp(tg.grad(y, a), b, 1.0) for a in x for b in x]
+    opposite = [tg.grad(tg.jvp(y, a, 1.0), b) for a in x for b in x]
+    for found in (twice, crossed, opposite):
+        np.testing.assert_allclose(tg.compile(found)(point), np.ravel(want), rtol=1e-14)
+
+
+def test_third_derivatives_of_powers_of_zero() -> None:
+    x = tg.Graph().inputs(2)
+    y = x[0] ** x[1]
+    # By q, q and p: p^(q - 1) log p (q log p + 2), which is 0 at p = 0 and q = 3.
+    orders = [(x[1], x[1], x[0]), (x[1], x[0], x[1]), (x[1], x[1], x[1])]
+    found = [tg.grad(tg.grad(tg.grad(y, a), b), c) for a, b, c in orders]
+    assert tg.compile(found)([0.0, 3.0]).tolist() == [0.0, 0.0, 0.0]
+    p, q = 1.5, 2.5
+    slope = p ** (q - 1) * np.log(p) * (q * np.log(p) + 2)
+    want = [slope, slope, p**q * np.log(p) ** 3]
+    np.testing.assert_allclose(tg.compile(found)([p, q]), want, rtol=1e-13)
+
+
 def test_outputs_that_do_not_move_are_zero() -> None:
     x = tg.Graph().inputs(2)
     assert tg.compile(tg.jvp([x[1], x[0]], x[0], 1.0))([5.0, 6.0]).tolist() == [0.0, 1.0]

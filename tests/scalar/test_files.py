@@ -55,6 +55,21 @@ def looped_program() -> tg.Program:
     return tg.compile([v * 2 for v in tg._core.record_loop(outer_body, 3, list(y))])
 
 
+def scanned_program() -> tg.Program:
+    x = tg.Graph().inputs(2)
+    end, _ = tg.scan(lambda c, t: (tg.sin(c) * t + x[1], None), x[0], [1.0, 2.0, 3.0])
+    return tg.compile(end, wrt=x)
+
+
+def frozen_program() -> tg.Program:
+    x = tg.Graph(branches="freeze").inputs(2, values=[1.0, 2.0])
+    return tg.compile(x[0] * x[1] if x[0] < x[1] else x[0], wrt=x)
+
+
+#: All kinds of programs that are written in formats of their own.
+KINDS = {"ordinary": complete_program, "scan": scanned_program, "frozen": frozen_program}
+
+
 def flat(results: Any) -> bytes:
     """All numbers of a result, bit by bit."""
     parts = results if isinstance(results, tuple) else (results,)
@@ -175,7 +190,10 @@ def test_another_process_with_another_instruction_set_agrees(there: str, tmp_pat
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("*.tg")), ids=lambda path: path.stem)
 def test_files_of_every_format_stay_loadable(path: Path) -> None:
-    """They hold `complete_program`, whose value and differences mpmath computed."""
+    """They hold small programs, of which mpmath computed values and differences.
+
+    Format 1 has `complete_program`; format 2 a scan, frozen branches, and both at once.
+    """
     want = json.loads(path.with_suffix(".json").read_text())
     program = tg.Program.load(path)
     tolerance = 1e-12 if program.dtype == "float64" else 1e-5
@@ -185,6 +203,18 @@ def test_files_of_every_format_stay_loadable(path: Path) -> None:
         got_value, got_gradient = program(point)
         assert got_value == pytest.approx(value, rel=tolerance)
         np.testing.assert_allclose(got_gradient, gradient, rtol=tolerance)
+    for point in want.get("other_branches", []):
+        with pytest.raises(tg.BranchChanged, match="was"):
+            program(point)
+    assert_same(copy.copy(program), program, [point for point, *_ in want["results"]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_formats_that_are_written_today_have_a_file(kind: str) -> None:
+    version = files.version_of(KINDS[kind]().record())
+    named = "*" if kind == "ordinary" else f"*{kind}*"
+    assert list(DATA.glob(f"format-{version}-{named}.tg"))
+    assert list(DATA.glob(f"format-{files.VERSION}-*.tg"))
 
 
 # ---- damage ------------------------------------------------------------------------------------
@@ -194,6 +224,17 @@ def test_every_damaged_byte_is_found() -> None:
     data = complete_program().to_bytes()
     for place in range(len(data)):
         for damage in (1, 128):
+            damaged = bytearray(data)
+            damaged[place] ^= damage
+            with pytest.raises(tg.FileError):
+                tg.Program.from_bytes(bytes(damaged))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_other_header_is_refused(kind: str) -> None:
+    data = KINDS[kind]().to_bytes()
+    for place in range(28):
+        for damage in range(1, 256):
             damaged = bytearray(data)
             damaged[place] ^= damage
             with pytest.raises(tg.FileError):

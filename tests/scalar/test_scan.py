@@ -7,6 +7,7 @@ import math
 import pickle
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,68 @@ def test_the_branch_a_where_does_not_take_does_no_harm() -> None:
     assert program([-4.0])[0] == -8.0
     assert program([-4.0])[1].tolist() == [2.0]
     assert program([0.0])[1].tolist() == [2.0]
+
+
+#: Loops of three rounds with a `where` in them, or above them, of x[0] that may be 0 or less.
+MASKED: dict[str, Callable[[Any, Any], Any]] = {
+    "what comes from around the loop": lambda loop, x: loop(
+        lambda c, _: (tg.where(x[0] > 0, c * tg.log(x[0]), c * x[1]), None), x[1], [0.0] * 3
+    )[0],
+    "what the loop starts with": lambda loop, x: loop(
+        lambda c, _: (tg.where(x[0] > 0, c * x[1], x[1]), None), tg.sqrt(x[0]), [0.0] * 3
+    )[0],
+    "what a round takes": lambda loop, x: loop(
+        lambda c, t: (c * x[1] + tg.where(x[0] > 0, t, x[1]), None),
+        x[1],
+        [tg.log(x[0]), tg.sqrt(x[0]), x[1]],
+    )[0],
+    "what a round leaves to the next": lambda loop, x: loop(
+        lambda c, _: ((tg.where(x[0] > 0, tg.sqrt(c[1]), x[1]), c[0] * x[0]), None),
+        (x[1], x[0]),
+        [0.0] * 3,
+    )[0][0],
+    "what a round gives": lambda loop, x: tg.sum(
+        loop(
+            lambda c, _: (c * x[1], tg.where(x[0] > 0, c * tg.log(x[0]), c)),
+            tg.where(x[0] > 0, tg.sqrt(x[0]), x[1]),
+            [0.0] * 3,
+        )[1]
+    ),
+    "a loop in a loop": lambda loop, x: loop(
+        lambda c, _: (
+            loop(lambda d, _: (tg.where(x[0] > 0, d * tg.log(x[0]), d + x[1]), None), c, [0.0] * 2)[
+                0
+            ],
+            None,
+        ),
+        tg.where(x[0] > 0, tg.sqrt(x[0]), x[1] * x[1]),
+        [0.0] * 3,
+    )[0],
+    "a loop below": lambda loop, x: tg.where(
+        x[0] > 0, loop(lambda c, _: (c * tg.log(x[0]) + x[1], None), x[1], [0.0] * 3)[0], x[1] ** 2
+    ),
+}
+
+
+@pytest.mark.parametrize("checkpoint", [2, 64])
+@pytest.mark.parametrize("name", MASKED)
+def test_a_where_in_a_step_masks_as_it_does_without_a_loop(name: str, checkpoint: int) -> None:
+    def scanned(*arguments: Any) -> Any:
+        return tg.scan(*arguments, checkpoint=checkpoint)
+
+    found = []
+    for loop in (scanned, unrolled):
+        x = tg.Graph().inputs(2)
+        y = MASKED[name](loop, x)
+        first = tg.grad(y, x)
+        reverse = [slope for each in first for slope in tg.grad(each, x)]
+        forward = tg.jacobian(first, x, mode="forward").ravel()
+        along = [tg.jvp(y, each, 1.0) for each in x]
+        found.append(tg.compile([y, *first, *reverse, *forward, *along], inputs=x))
+    for point in ([0.0, 2.0], [-1.0, 2.0], [0.5, 2.0]):
+        got, want = (program(point) for program in found)
+        assert np.isfinite(want).all()
+        np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
 @pytest.mark.parametrize("length", [1_000, 100_000])

@@ -2,7 +2,7 @@
 
     8 bytes   "tapegrad"
     4 bytes   version of the format, little-endian
-    16 bytes  BLAKE2b digest of the record
+    16 bytes  BLAKE2b digest of the record, whose first byte tells the version once more
     the rest  the record: nodes, as core/scalar/serial.h describes them
 
 A record is data and nothing else: reading it checks every number, compiles the nodes and runs no
@@ -27,8 +27,7 @@ _FRAME = struct.Struct("<8sI16s")
 
 def framed(record: bytes) -> bytes:
     """Put the frame around a record."""
-    version = VERSION if record[:1] >= FIRST_NEW_FLAG else 1
-    return _FRAME.pack(MAGIC, version, _digest(record)) + record
+    return _FRAME.pack(MAGIC, version_of(record), _digest(record)) + record
 
 
 def unframed(data: bytes) -> bytes:
@@ -45,9 +44,14 @@ def unframed(data: bytes) -> bytes:
             "newer tapegrad, install that"
         )
     record = data[_FRAME.size :]
-    if digest != _digest(record):
+    if digest != _digest(record) or version != version_of(record):
         raise FileError("load: the program is damaged: its checksum is wrong; save it again")
     return record
+
+
+def version_of(record: bytes) -> int:
+    """Return the version of a record, which its flags decide."""
+    return VERSION if record[:1] >= FIRST_NEW_FLAG else 1
 
 
 def read(path: str | Path) -> bytes:

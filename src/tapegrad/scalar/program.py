@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tapegrad import _core
-from tapegrad._core import Var
+from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.scalar import c_source, descent, files
+from tapegrad.scalar.arrays import ArrayOfVars
 from tapegrad.scalar.branches import Branch, branches
 from tapegrad.scalar.descent import Callback, Method, Minimum
 from tapegrad.scalar.profile import Profile, profile
@@ -330,3 +331,13 @@ def compile(
         name,
         isinstance(outputs, Var),
     )
+
+
+def compile_entries(
+    entries: ArrayOfVars, graph: Graph, *, inputs: Any = None, dtype: str = "float64"
+) -> Program:
+    """Compile any number of Vars of a graph; instead of none, a 0 that is not an entry.
+
+    Derivatives may have no entries, and a program has at least one output.
+    """
+    return compile(entries if entries.size else [graph.constant(0.0)], inputs=inputs, dtype=dtype)

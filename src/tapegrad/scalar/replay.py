@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.scalar.arrays import ArrayOfVars
-from tapegrad.scalar.program import Program, compile
+from tapegrad.scalar.program import Program, compile_entries
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 
 if TYPE_CHECKING:
@@ -76,15 +76,16 @@ class Replayed:
 
     def _record(self, shape: Shape) -> Recording:
         x, y = record(self._function, shape, self._name)
+        graph = x.flat[0].graph
         given: list[ArrayOfVars] = []
         if self._second:
             like = x if self._second == "inputs" else y
-            given = [x.flat[0].graph.inputs(like.size).reshape(like.shape)]
+            given = [graph.inputs(like.size).reshape(like.shape)]
         results = [_in_graph(part, x) for part in self._derive(x, y, *given)]
         flat = np.concatenate([np.ravel(part) for part in results])
         inputs = np.concatenate([x.ravel(), *(part.ravel() for part in given)])
         return Recording(
-            compile(flat, inputs=inputs, dtype=self._dtype),
+            compile_entries(flat, graph, inputs=inputs, dtype=self._dtype),
             [np.shape(part) for part in results],
             given[0].shape if given else None,
         )

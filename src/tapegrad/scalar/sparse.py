@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tapegrad import _core
-from tapegrad._core import Var
+from tapegrad._core import Graph, Var
 from tapegrad.errors import OptionError
 from tapegrad.scalar.arrays import ArrayOfVars
 from tapegrad.scalar.derivatives import Mode, by_columns, var_array
-from tapegrad.scalar.program import Program, compile
+from tapegrad.scalar.program import Program, compile_entries
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -36,6 +36,7 @@ class SparseVars:
     values: ArrayOfVars
     #: Forward or reverse sweeps that gave all the values.
     sweeps: int
+    graph: Graph
 
     @property
     def nnz(self) -> int:
@@ -44,7 +45,8 @@ class SparseVars:
 
     def compile(self, *, inputs: Any = None, dtype: str = "float64") -> SparseProgram:
         """Compile all entries into one program, whose results are sparse matrices."""
-        return SparseProgram(self, compile(self.values, inputs=inputs, dtype=dtype))
+        program = compile_entries(self.values, self.graph, inputs=inputs, dtype=dtype)
+        return SparseProgram(self, program)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ class SparseProgram:
         """Arrange values of the entries, in their order, as a matrix."""
         csr_array = _scipy_csr_array()
         starts = np.searchsorted(self.vars.rows, np.arange(self.vars.shape[0] + 1))
-        return csr_array((values, self.vars.columns, starts), shape=self.vars.shape)
+        entries = values[: self.vars.nnz]
+        return csr_array((entries, self.vars.columns, starts), shape=self.vars.shape)
 
 
 def sparse_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> SparseVars:
@@ -75,13 +78,16 @@ def sparse_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> SparseVars:
     ends = var_array(outputs, "jacobian: outputs").ravel()
     variables = var_array(wrt, "jacobian: wrt").ravel()
     forward = None if mode == "auto" else by_columns(mode, 0, 0)
-    return SparseVars((len(ends), len(variables)), *_core.sparse_jacobian(ends, variables, forward))
+    found = _core.sparse_jacobian(ends, variables, forward)
+    graph = next((var.graph for var in (*ends, *variables)), None) or Graph()
+    return SparseVars((len(ends), len(variables)), *found, graph)
 
 
 def sparse_hessian(output: Var, wrt: Any) -> SparseVars:
     """Differentiate one Var twice; of (i, j) and (j, i), alike, whichever a sweep shows alone."""
     variables = var_array(wrt, "hessian: wrt").ravel()
-    return SparseVars((len(variables),) * 2, *_core.sparse_hessian(output, variables))
+    found = _core.sparse_hessian(output, variables)
+    return SparseVars((len(variables),) * 2, *found, output.graph)
 
 
 def _scipy_csr_array() -> Any:
