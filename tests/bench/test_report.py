@@ -142,6 +142,17 @@ def test_times_that_had_not_come_to_rest_are_noted(
     assert figure(plain, ADD, "jax", "forward").notes == []
 
 
+@pytest.mark.parametrize(("far", "noted"), [(1, False), (2, True)])
+def test_blocks_that_are_pulled_in_are_noted(plain: Results, far: int, noted: bool) -> None:
+    first = [block for block in plain.blocks if block.key == plain.blocks[0].key]
+    for index, block in enumerate(first):
+        factor = 10.0 if index % 3 == 0 and index < 3 * far else 1 + 0.01 * index
+        samples = [factor * 1e-6] * len(block.samples)
+        plain.blocks[index] = msgspec.structs.replace(block, samples=samples)
+    note = f"{far} of 6 blocks lie far from the others"
+    assert (note in report_text(plain).replace("\n  ", " ")) == noted
+
+
 def figure(results: Results, case: Case, framework: str, phase: str) -> Figure:
     found = {
         (row.case, each.framework, row.phase): each

@@ -142,6 +142,13 @@ def estimate(blocks: Iterable[Block], level: float = 0.95) -> Estimate:
     )
 
 
+def pulled_in(blocks: Iterable[Block]) -> int:
+    """Count the blocks of a cell that lie so far from the others that they count for less."""
+    processes = _by_process((block.process, _log_median(block)) for block in _one_cell(blocks))
+    pairs = zip(processes, _pull_in(processes), strict=True)
+    return sum(int(np.sum(values != tame)) for values, tame in pairs)
+
+
 def ratio(
     theirs: Iterable[Block],
     ours: Iterable[Block],

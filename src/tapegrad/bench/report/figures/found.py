@@ -17,6 +17,7 @@ from tapegrad.errors import OptionError
 ENDED = "the run ended before"
 NOT_ASKED = "the run did not ask for it"
 UNREST = "times had not come to rest when {} of {} blocks began"
+APART = "{} of {} blocks lie far from the others, and count as if they were nearer"
 
 
 class Found:
@@ -95,10 +96,13 @@ def figure_of(
 
 
 def _unrest(blocks: list[Block]) -> Iterator[str]:
-    """Say so where most blocks began before the times of the warm-up had come to rest."""
+    """Say so where most blocks began before times had come to rest, or many lie far apart."""
     restless = sum(not block.stationary for block in blocks)
     if 2 * restless > len(blocks):
         yield UNREST.format(restless, len(blocks))
+    far = statistics.pulled_in(blocks)
+    if 4 * far > len(blocks):
+        yield APART.format(far, len(blocks))
 
 
 def compared(theirs: list[Block], ours: list[Block]) -> Ratio | None:
