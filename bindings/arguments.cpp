@@ -52,8 +52,11 @@ nb::object all(Py_ssize_t ndim) {
     return as_tuple(dims);
 }
 
-/// Dimensions in order, each once; None and nothing name all of them.
-nb::object several(const char* op, nb::handle dim, Py_ssize_t ndim) {
+/// Dimensions in order, each once; None and nothing name all of them. `keepdim` comes with them.
+nb::object several(const char* op, nb::handle dim, Py_ssize_t ndim, nb::handle keepdim) {
+    if (!PyBool_Check(keepdim.ptr()))
+        raise("DTypeError", std::string(op) + ": expected keepdim to be True or False, got " +
+                                text_of(keepdim) + "; several dimensions are a tuple: dim=(0, 1)");
     if (dim.is_none()) return all(ndim);
     std::vector<bool> named(static_cast<std::size_t>(ndim ? ndim : 1));
     Py_ssize_t single;
@@ -247,8 +250,10 @@ void bind_arguments(nb::module_& m) {
           nb::sig("def one(op: str, dim: typing.Any, ndim: int) -> int"),
           "A dimension counted from the first; -1 is the last.");
     a.def("several", &several, nb::arg("op"), nb::arg("dim").none(), nb::arg("ndim"),
-          nb::sig("def several(op: str, dim: typing.Any, ndim: int) -> tuple[int, ...]"),
-          "Dimensions in order, each once; None names all of them.");
+          nb::arg("keepdim").none() = false,
+          nb::sig("def several(op: str, dim: typing.Any, ndim: int, keepdim: typing.Any = False) "
+                  "-> tuple[int, ...]"),
+          "Dimensions in order, each once; None names all of them. Checks `keepdim`, too.");
     a.def("shape", &shape, nb::arg("op"), nb::arg("given"),
           nb::sig("def shape(op: str, given: tuple[typing.Any, ...]) -> tuple[int, ...]"),
           "The shape of a new tensor: sizes of at least 0, one by one or as a sequence.");

@@ -237,6 +237,16 @@ bool long_running(const Extent& extent) { return extent.count() > 16 * 1024; }
 
 bool is_comparison(Op op) { return op >= Op::lt && op <= Op::ne; }
 
+/// Bools have neither differences nor negatives: who writes 1 - mask means its opposite.
+void check_signed(Op op, std::span<const Item> items) {
+    if (op != Op::sub && op != Op::neg) return;
+    for (const Item& item : items)
+        if (item.type == DType::b8)
+            raise("DTypeError", std::string(info(op).name) +
+                                    ": expected numbers, got bool; use ~ or ^ for what is true, or "
+                                    "convert it first, as by x.int()");
+}
+
 /// Whether all operands are arrays of one shape and of this type without gaps.
 bool alike(std::span<const Item> items, DType type) {
     const auto first = items[0].array;
@@ -261,6 +271,7 @@ nb::object apply_dense(Op op, std::span<Item> items, DType type) {
 
 nb::object apply(Op op, std::span<Item> items, PyObject* out) {
     const char* name = info(op).name;
+    check_signed(op, items);
     DType type = promoted(op == Op::where ? items.subspan(1) : items);
     if (!is_floating(type) && !works_on_integers(op)) type = DType::f32;
     const DType compute = type == DType::b8 ? DType::i32 : type;

@@ -1,5 +1,6 @@
 // bindings/tensor/matmul.cpp -- products of matrices and of batches of them.
 #include <algorithm>
+#include <type_traits>
 #include <vector>
 
 #include "arrays.h"
@@ -69,20 +70,35 @@ bool multiply_arrays(const View& a, const View& b, const View& c) {
     const Size count = c.size_between(0, c.ndim - 2);
     Product<T> product{m, n, k, matrix_of<T>(a), matrix_of<T>(b), c.as<T>(), n, false};
     const Size work = c.size() * std::max<Size>(k, 1) / 8;
-    if (count != 1 && is_one_product(a, b)) product.m = count * m;
-    if (product.m != m || count == 1) return unlocked(work, [&] { return multiply(product); });
-    const std::vector<Size> a_steps = offsets(a, c, count), b_steps = offsets(b, c, count);
+    const bool single = count == 1 || is_one_product(a, b);
+    if (single) product.m = count * m;
+    if constexpr (!std::is_integral_v<T>)
+        if (single) return unlocked(work, [&] { return multiply(product); });
+    const Size left = single ? 1 : count;
+    const std::vector<Size> a_steps = offsets(a, c, left), b_steps = offsets(b, c, left);
+    const Batch<T> batch{product, left, a_steps.data(), b_steps.data(), m * n};
     return unlocked(work, [&] {
-        return multiply_all(Batch<T>{product, count, a_steps.data(), b_steps.data(), m * n});
+        if constexpr (std::is_integral_v<T>)
+            return multiply_whole(batch), true;
+        else
+            return multiply_all(batch);
     });
 }
 
+/// Calls body(T{}) with the type of numbers.
+template <class Body>
+bool with_number(DType type, Body body) {
+    if (type == DType::i32) return body(std::int32_t{});
+    if (type == DType::i64) return body(std::int64_t{});
+    return with_real(type, body);
+}
+
 nb::object matmul(nb::handle left, nb::handle right) {
-    const Array a = input("matmul: a", left, reals);
+    const Array a = input("matmul: a", left, numbers);
     const Array b = input("matmul: b", right, 1u << int(a.view.type));
     const Array c = fresh(result_shape(a.view, b.view), a.view.type);
-    const bool done = with_real(a.view.type, [&](auto real) {
-        return multiply_arrays<decltype(real)>(a.view, b.view, c.view);
+    const bool done = with_number(a.view.type, [&](auto number) {
+        return multiply_arrays<decltype(number)>(a.view, b.view, c.view);
     });
     if (!done) raise_memory("matmul");
     return c.object;

@@ -34,8 +34,10 @@ WindowAxis axis_of(const char* what, Size in, Size kernel, Size stride, Size pad
         raise("ShapeError", std::string(what) +
                                 ": expected a padding of at most half the kernel, " +
                                 std::to_string(kernel) + ", got " + std::to_string(padding));
-    const Size room = in + 2 * padding - dilation * (kernel - 1) - 1;
-    Size out = room < 0 ? 0 : (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+    // With ceil_mode the last window may reach over the border, and so may one that is the only
+    // one.
+    const Size room = in + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
+    Size out = room < 0 ? 0 : room / stride + 1;
     if (out > 0 && ceil_mode && (out - 1) * stride >= in + padding) --out;
     if (in < 1 || out < 1)
         raise("ShapeError", std::string(what) + ": a window of " + std::to_string(kernel) +

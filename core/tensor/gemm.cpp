@@ -2,6 +2,7 @@
 #include "gemm.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels.h"
 #include "pool.h"
@@ -30,7 +31,41 @@ Product<T> part_of(const Product<T>& p, bool rows, Size low, Size high) {
     return part;
 }
 
+/// Rows [low, high) of a product of whole numbers, which wraps around.
+template <class T>
+void multiply_rows(const Product<T>& p, Size low, Size high) {
+    using Bits = std::make_unsigned_t<T>;
+    for (Size i = low; i < high; ++i) {
+        T* row = p.c + i * p.stride;
+        if (!p.add) std::fill_n(row, p.n, T(0));
+        for (Size l = 0; l < p.k; ++l) {
+            const Bits left = Bits(p.a.data[i * p.a.row_stride + l * p.a.column_stride]);
+            const T* right = p.b.data + l * p.b.row_stride;
+            for (Size j = 0; j < p.n; ++j)
+                row[j] = T(Bits(row[j]) + left * Bits(right[j * p.b.column_stride]));
+        }
+    }
+}
+
+template <class T>
+Product<T> product_at(const Batch<T>& batch, Size i) {
+    Product<T> one = batch.first;
+    one.a.data += batch.a_steps[i];
+    one.b.data += batch.b_steps[i];
+    one.c += i * batch.c_step;
+    return one;
+}
+
 }  // namespace
+
+template <class T>
+void multiply_whole(const Batch<T>& batch) {
+    const Product<T>& p = batch.first;
+    const Size work = p.m * p.n * std::max<Size>(p.k, 1);
+    for (Size i = 0; i < batch.count; ++i)
+        in_parallel(p.m, work,
+                    [&](Size low, Size high) { multiply_rows(product_at(batch, i), low, high); });
+}
 
 template <class T>
 bool multiply(const Product<T>& p) {
@@ -54,17 +89,10 @@ bool multiply_all(const Batch<T>& batch) {
     const Product<T>& p = batch.first;
     if (batch.count == 0 || p.m == 0 || p.n == 0) return true;
     const auto& kernels = *tensor_kernels<T>().gemm;
-    const auto at = [&](Size i) {
-        Product<T> one = p;
-        one.a.data += batch.a_steps[i];
-        one.b.data += batch.b_steps[i];
-        one.c += i * batch.c_step;
-        return one;
-    };
     const Size work = p.m * p.n * std::max<Size>(p.k, 1) / products_per_element;
     if (batch.count < threads()) {
         for (Size i = 0; i < batch.count; ++i)
-            if (!multiply(at(i))) return false;
+            if (!multiply(product_at(batch, i))) return false;
         return true;
     }
     const int parts = parts_of(batch.count, batch.count * std::max<Size>(work, 1));
@@ -72,7 +100,8 @@ bool multiply_all(const Batch<T>& batch) {
     Scratch<T> scratch(static_cast<std::size_t>(parts * each));
     if (!scratch.data()) return false;
     in_parts(batch.count, parts, [&](int part, Size low, Size high) {
-        for (Size i = low; i < high; ++i) kernels.multiply(at(i), scratch.data() + part * each);
+        for (Size i = low; i < high; ++i)
+            kernels.multiply(product_at(batch, i), scratch.data() + part * each);
     });
     return true;
 }
@@ -83,5 +112,7 @@ bool multiply_all(const Batch<T>& batch) {
 TG_INSTANTIATE(float)
 TG_INSTANTIATE(double)
 #undef TG_INSTANTIATE
+template void multiply_whole(const Batch<std::int32_t>&);
+template void multiply_whole(const Batch<std::int64_t>&);
 
 }  // namespace tapegrad

@@ -55,5 +55,8 @@ struct Batch {
 };
 template <class T>
 bool multiply_all(const Batch<T>& batch);
+/// The same for whole numbers, which wrap around.
+template <class T>
+void multiply_whole(const Batch<T>& batch);
 
 }  // namespace tapegrad

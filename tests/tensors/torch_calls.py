@@ -111,3 +111,35 @@ def slopes(lib: Any, name: str, *device: str) -> Any:
     y = lib.tt.maximum(x, x.detach().flip(0)) if name == "maximum" else getattr(x, name)()
     y.sum().backward()
     return x.grad.numpy()
+
+
+def index_all(lib: Any, cases: list[Any], *device: str) -> list[Any]:
+    """Return for shapes and indices what is read, what is left after writing, and gradients."""
+    return [_indexed(lib, shape, index, number, device) for shape, index, number in cases]
+
+
+def _indexed(
+    lib: Any, shape: tuple[int, ...], index: Any, number: bool, device: tuple[str, ...]
+) -> list[Any]:
+    elements = np.arange(np.prod(shape, dtype=int), dtype="float64").reshape(shape)
+    x = _on(lib.tt.tensor(elements), device).requires_grad_()
+    places = tuple(_place(lib, each, device) for each in index)
+    places = places if len(places) != 1 else places[0]
+    picked = x[places]
+    value = lib.tt.tensor(-weight(() if number else tuple(picked.shape)))
+    value = _on(value, device).requires_grad_()
+    written = x * 2
+    written[places] = value
+    plain = _on(lib.tt.tensor(elements), device)
+    plain[places] = -1.0 if number else value.detach()
+    found = [plain.numpy()]
+    for out in (picked, written):
+        weights = _on(lib.tt.tensor(weight(tuple(out.shape))), device)
+        gradients = lib.tt.autograd.grad([out], [x, value], [weights], allow_unused=True)
+        found += [out.detach().numpy(), *[each.numpy() for each in gradients if each is not None]]
+    return found
+
+
+def _place(lib: Any, each: Any, device: tuple[str, ...]) -> Any:
+    """Return an item of an index; arrays as tensors."""
+    return _on(lib.tt.tensor(each), device) if isinstance(each, np.ndarray) else each

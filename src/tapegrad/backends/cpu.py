@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from numpy import array
+
 from tapegrad import _tensor
 from tapegrad._core import pointwise
 from tapegrad.backends import Backend, views
@@ -75,14 +77,43 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
 
 
 def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
-    import numpy as np
+    """Add rows to zeros: dimensions with lists side by side are one, else they come first."""
+    lists = _lists(index)
+    dims = list(lists)
+    first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
+    rest = [d for d in range(len(shape)) if d not in lists]
+    order = [*rest[:first], *dims, *rest[first:]]
+    sizes = [math.prod([shape[d] for d in each]) for each in (rest[:first], dims, rest[first:])]
+    places = _row_numbers(lists, shape)
+    rows = x.reshape(sizes[0], places.size, sizes[2])
+    out = _tensor.index_add(_zeros(tuple(sizes), x.dtype), 1, places.reshape(-1), rows)
+    moved = out.reshape([shape[d] for d in order])
+    return moved.transpose([order.index(d) for d in range(len(shape))])
 
-    count = 1
-    for size in shape:
-        count *= size
-    places = np.arange(count).reshape(shape)[index]
-    out = _zeros((count,), x.dtype)
-    return _tensor.index_put_add(out, places.ravel(), x.reshape(-1)).reshape(shape)
+
+def _lists(index: Any) -> dict[int, Array]:
+    """Return the lists of places of an index by their dimensions; a mask has one for each."""
+    found: dict[int, Array] = {}
+    d = 0
+    for each in index:
+        if isinstance(each, slice):
+            d += 1
+            continue
+        for places in each.nonzero() if each.dtype.kind == "b" else (each,):
+            found[d] = places
+            d += 1
+    return found
+
+
+def _row_numbers(lists: dict[int, Array], shape: tuple[int, ...]) -> Array:
+    """Return places in several dimensions as places in all of them, counted in C order."""
+    flat: Any = None
+    for d, places in lists.items():
+        negative = pointwise.map2(_LT, places, 0)
+        known = pointwise.select(negative, pointwise.map2(_ADD, places, shape[d]), places)
+        before = 0 if flat is None else pointwise.map2(_MUL, flat, shape[d])
+        flat = pointwise.map2(_ADD, known, before)
+    return flat
 
 
 def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Array]:
@@ -92,8 +123,12 @@ def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Arra
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     out = _tensor.empty(shape, dtype)
-    out.fill(0)
+    _fill(out, 0)
     return out
+
+
+def _fill(x: Array, number: Any) -> None:
+    _tensor.copy_to(x, array(number, x.dtype))
 
 
 def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
@@ -173,7 +208,8 @@ def _cast(x: Array, dtype: Any) -> Array:
     return out
 
 
-_ADD, _SUB, _DIV, _SQUARE = map(pointwise.op_number, ("add", "sub", "div", "square"))
+_ADD, _SUB, _MUL, _DIV = map(pointwise.op_number, ("add", "sub", "mul", "div"))
+_SQUARE, _LT = map(pointwise.op_number, ("square", "lt"))
 KERNELS: dict[str, Callable[..., Any]] = {
     "expand": pointwise.expand,
     "clone": _copy,
@@ -244,7 +280,8 @@ class Cpu(Backend):
     empty = staticmethod(_tensor.empty)
 
     def __init__(self) -> None:
-        self.kernels = views.kernels(_tensor.empty) | KERNELS
+        memory = views.Memory(_tensor.empty, _fill, _tensor.copy_to)
+        self.kernels = views.kernels(memory) | KERNELS
 
     def from_numpy(self, array: Any) -> Array:
         """Return the array itself."""

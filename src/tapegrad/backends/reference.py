@@ -497,13 +497,17 @@ KERNELS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _write(x: Array, y: Array) -> None:
+    x[...] = y
+
+
 class Reference(Backend):
     """NumPy."""
 
     name = "reference"
 
     def __init__(self) -> None:
-        moving = views.kernels(self.empty)
+        moving = views.kernels(views.Memory(self.empty, np.ndarray.fill, _write))
         self.kernels = {name: _quiet(kernel) for name, kernel in (moving | KERNELS).items()}
 
     def from_numpy(self, array: Any) -> Array:

@@ -149,7 +149,7 @@ def _filled(
     place: Backend, shape: tuple[int, ...], kind: Any, value: Any, requires_grad: bool
 ) -> Tensor:
     array = place.empty(shape, kind)
-    array.fill(value)
+    place.kernels["fill"](array, value)
     made = wrap(array, place)
     if requires_grad:
         made.requires_grad = True

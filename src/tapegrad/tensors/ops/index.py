@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
-from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
@@ -27,7 +27,9 @@ def _cost(x: Tensor, *_: Any, **attrs: Any) -> Any:
 # ---- x[...] -------------------------------------------------------------------------------------
 
 _SLICES = (slice(None, None, 2), slice(1, 3))
-_PLACES = (np.array([[0, 2], [2, 0]]), slice(1, None))
+_ALL = slice(None)
+_PLACES = (_ALL, np.array([[0, 2], [2, -4]]))
+_APART = (np.array([0, 2, 2]), _ALL, np.array([[1], [-1]]))
 
 _SLICE = define(
     name="slice",
@@ -55,11 +57,11 @@ _TAKE = define(
     name="take",
     total=True,
     function=None,
-    doc="x[...] by lists of indices or masks: a copy",
+    doc="x[...] by lists of indices or masks among whole dimensions: a copy",
     rule=lambda x, index: None,
     vjp=lambda node, g: _PUT_ADD(g, index=node.attrs["index"], shape=node.shapes[0]),
     cost=_cost,
-    samples=[Sample((3, 4), index=_PLACES)],
+    samples=[Sample((3, 4), index=_PLACES), Sample((3, 2, 2), index=_APART)],
 )
 _PUT_ADD: Op = define(
     name="put_add",
@@ -69,62 +71,116 @@ _PUT_ADD: Op = define(
     rule=lambda x, index, shape: shape,
     vjp=lambda node, g: _TAKE(g, index=node.attrs["index"]),
     cost=_cost,
-    samples=[Sample((2, 2, 3), index=_PLACES, shape=(3, 4))],
+    samples=[
+        Sample((3, 2, 2), index=_PLACES, shape=(3, 4)),
+        Sample((2, 3, 2), index=_APART, shape=(3, 2, 2)),
+    ],
 )
 
 
 def getitem(input: Tensor, index: Any) -> Tensor:
     """Return x[index]: a view for slices and whole numbers, a copy for lists and masks."""
-    items, op = plain_index(index), _SLICE
-    if items is None:
-        items, advanced = _plain(index)
-        op = _TAKE if advanced else _SLICE
+    slices, places = plain_index(index), None
+    if slices is None:
+        slices, places = _split(index, input._array.ndim)
+        if places is not None and input._requires_grad:  # what the way back needs nobody changes
+            places = tuple([each if each is _ALL else each.copy() for each in places])
     try:
-        found: Tensor = op(input, index=items)
+        return _chosen(input, slices, places)
     except IndexError as error:
         raise IndexError(f"x[...]: {error}, shape {input.shape}") from None
-    return found
 
 
-def _plain(index: Any) -> tuple[Any, bool]:
-    """Return an index in NumPy's words, and whether it is a list of places."""
-    listed = index if isinstance(index, tuple) else (index,)
-    items = tuple(_item(each) for each in listed)
-    if builtins.any(isinstance(each, np.ndarray) for each in items):
-        return items, True
-    return plain_index(items), False
+def _chosen(x: Tensor, slices: Any, places: Any) -> Tensor:
+    x = x if slices is None else _SLICE(x, index=slices)
+    return x if places is None else _TAKE(x, index=places)
+
+
+def _split(index: Any, ndim: int) -> tuple[Any, Any]:
+    """Return an index as slices and whole numbers, and as lists of places in what these leave.
+
+    Either is None where it has nothing to do. Whole numbers come first, as in PyTorch: to NumPy
+    they are lists of one place, which may move the dimension of another list to the front.
+    """
+    items = [_item(each) for each in (index if isinstance(index, tuple) else (index,))]
+    if not builtins.any(isinstance(each, np.ndarray) for each in items):
+        return plain_index(tuple(items)), None
+    unnamed = ndim - builtins.sum(_width(each) for each in items)
+    slices: list[Any] = []
+    places: list[Any] = []
+    for each in items:
+        if isinstance(each, np.ndarray):
+            slices += [_ALL] * _width(each) if each.ndim else [None]
+            places.append(each if each.ndim else each.reshape(1))
+        else:
+            slices.append(each)
+            if each is Ellipsis:
+                places += [_ALL] * unnamed
+            elif not isinstance(each, int):
+                places.append(_ALL)
+    whole = builtins.all(each is Ellipsis or each == _ALL for each in slices)
+    return None if whole else plain_index(tuple(slices)), tuple(places)
+
+
+def _width(item: Any) -> int:
+    """Return how many dimensions an item of an index stands for."""
+    if isinstance(item, np.ndarray):
+        return item.ndim if item.dtype.kind == "b" else 1
+    return int(item is not None and item is not Ellipsis)
 
 
 def _item(each: Any) -> Any:
     if isinstance(each, TensorBase):
         if each._array.dtype.kind == "f":
-            raise DTypeError(f"x[...]: expected whole numbers or a mask as index, got {each.dtype}")
+            raise DTypeError(
+                f"x[...]: expected whole numbers or a mask as index, got {each.dtype}; "
+                "use i.long() or i.bool()"
+            )
         each = each._device.to_numpy(each._array)
     if isinstance(each, (list, np.ndarray)):
-        array = np.asarray(each)
-        if not array.size and array.dtype.kind == "f":  # of an empty list
-            array = array.astype(np.int64)
-        return array if array.ndim or array.dtype.kind == "b" else int(array)
-    if each is None or each is Ellipsis or isinstance(each, (slice, bool)):
-        return np.asarray(each) if isinstance(each, bool) else each
+        return _listed(each)
+    if each is None or each is Ellipsis or isinstance(each, slice):
+        return each
+    if isinstance(each, (bool, np.bool_)):
+        return np.asarray(each)
     try:
         return each.__index__()
     except AttributeError:
-        raise DTypeError(f"x[...]: {type(each).__name__} is no index") from None
+        raise DTypeError(
+            f"x[...]: {type(each).__name__} is no index; use whole numbers, slices, None, ..., "
+            "or lists, masks and tensors of whole numbers"
+        ) from None
+
+
+def _listed(each: Any) -> Any:
+    """Return a list of places, or a mask; a list without dimensions is a whole number."""
+    try:
+        array = np.asarray(each)
+    except ValueError as error:
+        raise ShapeError(f"x[...]: {error}") from None
+    kind = array.dtype.kind
+    if kind not in "biu" and array.size:
+        raise DTypeError(f"x[...]: expected whole numbers or a mask as index, got {array.dtype}")
+    if kind == "b":
+        return array
+    return array.astype(np.int64, copy=False) if array.ndim else int(array)
 
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """Write into x[index] in place."""
     from tapegrad.tensors.creation import scalar_like
 
-    items, _ = _plain(index)
-    source = scalar_like(value, input)
-    common_device("x[...] = y", (input, source))
+    slices, places = _split(index, input._array.ndim)
+    source = _without_ones(scalar_like(value, input))
+    device = common_device("x[...] = y", (input, source))
+    wanted = input._requires_grad or (source._requires_grad and input.is_floating_point())
     try:
-        if input._requires_grad or source._requires_grad:
-            _recorded_setitem(input, items, source)
+        if wanted and MODE.enabled:
+            _recorded_setitem(input, slices, places, source)
             return
-        input._array[items] = source._array
+        target = input._array if slices is None else input._array[slices]
+        _check_target(target, source if places is None else None)
+        device.kernels["write"](target, source._array, places=places)
     except ValueError as error:
         if isinstance(error, TapegradError):
             raise
@@ -132,21 +188,39 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     input._changed()
 
 
-def _recorded_setitem(x: Tensor, items: Any, source: Tensor) -> None:
+def _without_ones(source: Tensor) -> Tensor:
+    """Return y without dimensions of one element in front, which broadcasting gives back."""
+    shape = source._array.shape
+    if len(shape) < 2 or shape[0] != 1:
+        return source
+    ones = next((d for d, size in enumerate(shape) if size != 1), len(shape))
+    return source.reshape(shape[ones:])
+
+
+def _check_target(target: Any, source: Tensor | None) -> None:
+    """Refuse memory that cannot be written, and what does not broadcast to its shape."""
+    if not target.flags.writeable:
+        raise ShapeError(
+            "x[...] = y: x cannot be written, as elements of an expanded view stand for several; "
+            "write into x.clone()"
+        )
+    have = target.shape
+    if source is not None and _dims.broadcast("x[...] = y", have, source._array.shape) != have:
+        raise ShapeError(
+            f"x[...] = y: expected y to broadcast to {have}, got shape {source._array.shape}"
+        )
+
+
+def _recorded_setitem(x: Tensor, slices: Any, places: Any, source: Tensor) -> None:
     """Write in place while gradients are recorded: x becomes the result of an operation."""
-    from tapegrad.tensors.autograd import MODE
     from tapegrad.tensors.fused import _check_in_place
 
-    if not MODE.enabled:
-        x._array[items] = source._array
-        x._changed()
-        return
     _check_in_place("x[...] = y", x)
     before = x.detach().clone()
     if x._requires_grad:
         before._requires_grad, before._node, before._index = True, x._node, x._index
-    after: Tensor = _PLACE(before, source, index=items)
-    x._array[...] = after._array
+    after: Tensor = _PLACE(before, source, slices=slices, places=places)
+    x._device.kernels["write"](x._array, after._array, places=None)
     x._changed(recorded=True)
     x._requires_grad, x._node, x._index = True, after._node, after._index
 
@@ -154,9 +228,8 @@ def _recorded_setitem(x: Tensor, items: Any, source: Tensor) -> None:
 def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     from tapegrad.tensors.creation import scalar_like
 
-    index = node.attrs["index"]
-    kept: Tensor = _PLACE(g, scalar_like(0.0, g), index=index)
-    return kept, getitem(g, index) if node.needs[1] else None
+    kept: Tensor = _PLACE(g, scalar_like(0.0, g), **node.attrs)
+    return kept, _chosen(g, **node.attrs) if node.needs[1] else None
 
 
 _PLACE = define(
@@ -164,10 +237,14 @@ _PLACE = define(
     total=True,
     function=None,
     doc="a copy of x with y in the place of x[...]",
-    rule=lambda x, y, index: x.shape,
+    rule=lambda x, y, slices, places: x.shape,
     vjp=_place_vjp,
     cost=_cost,
-    samples=[Sample((3, 4), (2, 2), index=_SLICES), Sample((3, 4), (2, 1), index=_SLICES)],
+    samples=[
+        Sample((3, 4), (2, 2), slices=_SLICES, places=None),
+        Sample((3, 4), (2, 1), slices=_SLICES, places=None),
+        Sample((3, 4), (2,), slices=(1, ...), places=(np.array([3, 0]),)),
+    ],
 )
 
 # ---- along a dimension --------------------------------------------------------------------------

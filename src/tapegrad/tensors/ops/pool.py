@@ -78,6 +78,8 @@ _MAX = define(
         Sample((1, 2, 7, 5), kernel_size=3, stride=2, padding=1),
         Sample((1, 2, 7, 7), kernel_size=2, stride=2, ceil_mode=True),
         Sample((1, 1, 8, 8), kernel_size=3, stride=1, dilation=2),
+        Sample((1, 2, 2, 2), kernel_size=3, ceil_mode=True),
+        Sample((1, 1, 4, 2), kernel_size=2, dilation=2, ceil_mode=True),
     ],
     benchmark="max_pool2d",
 )
@@ -91,6 +93,8 @@ _AVERAGE = define(
         Sample((2, 3, 6, 6), kernel_size=2),
         Sample((1, 2, 7, 5), kernel_size=3, stride=2, padding=1),
         Sample((1, 2, 7, 7), kernel_size=2, ceil_mode=True, count_include_pad=False),
+        Sample((1, 2, 2, 2), kernel_size=3, ceil_mode=True),
+        Sample((1, 1, 1, 3), kernel_size=4, padding=1, ceil_mode=True),
     ],
     benchmark="avg_pool2d",
 )
