@@ -14,18 +14,15 @@ from tests.tensors.torch_calls import index_all
 
 Random = np.random.Generator
 ALL = slice(None)
-KINDS = ["whole", "slice", "all", "new", "places", "list", "mask", "wide mask", "none", "truth"]
+FIXED = {"new": (None, 0), "truth": (True, 0), "all": (ALL, 1)}
+KINDS = [*FIXED, *["whole", "slice"] * 3, "places", "list", "mask", "wide mask"]
 
 
 def _item(random: Random, kind: str, sizes: tuple[int, ...], length: int) -> tuple[Any, int]:
     """Return an item of an index, and how many dimensions it takes; lists agree in length."""
     size = sizes[0]
-    if kind == "new":
-        return None, 0
-    if kind == "truth":
-        return True, 0
-    if kind == "all":
-        return ALL, 1
+    if kind in FIXED:
+        return FIXED[kind]
     if kind == "slice":
         start, stop = random.integers(-size - 1, size + 2, 2)
         return slice(int(start), int(stop), int(random.integers(1, 3))), 1
@@ -51,12 +48,14 @@ def _unique(shape: tuple[int, ...], index: list[Any]) -> bool:
 
 
 def _drawn(random: Random) -> tuple[tuple[int, ...], tuple[Any, ...], bool]:
-    shape = tuple(int(size) for size in random.integers(2, 4, random.integers(1, 5)))
+    shape = tuple(int(size) for size in random.integers(2, 4, random.integers(2, 6)))
     length, left, index = int(random.integers(1, 3)), shape, list[Any]()
-    dots = int(random.integers(0, 4))
-    while left and (any(each is ... for each in index) or random.integers(8)):  # what follows ... names all the rest
+    dots = int(random.integers(0, 8))
+    named = False  # what follows "..." has to name all the rest
+    while left and (named or random.integers(20)):
         if dots == len(index):
             index.append(...)
+            named = True
             left = left[int(random.integers(0, len(left) + 1)) :]
             continue
         item, width = _item(random, str(random.choice(KINDS)), left, length)
@@ -68,7 +67,7 @@ def _drawn(random: Random) -> tuple[tuple[int, ...], tuple[Any, ...], bool]:
 @pytest.fixture(scope="module")
 def drawn() -> list[Any]:
     random = np.random.default_rng(0)
-    return [*[_drawn(random) for _ in range(600)], ((2, 3), (False, 1), True)]
+    return [*[_drawn(random) for _ in range(600)], ((2, 3), (False, 1), True), ((3,), (0,), False)]
 
 
 def _text(case: Any) -> str:
@@ -89,7 +88,7 @@ def test_the_indices_drawn_are_of_all_kinds(drawn: list[Any]) -> None:
     beside = [
         index
         for _, index, _ in drawn
-        if any(isinstance(each, int) for each in index)
+        if any(type(each) is int for each in index)
         and any(isinstance(each, slice) for each in index)
         and any(isinstance(each, (list, np.ndarray)) and np.ndim(each) for each in index)
     ]

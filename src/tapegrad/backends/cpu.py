@@ -63,7 +63,7 @@ def _var(x: Array, dims: tuple[int, ...], keepdim: bool, correction: float) -> A
     mean = pointwise.map2(_DIV, _tensor.reduce("sum", x, dims, True), count or math.nan)
     squares = pointwise.map1(_SQUARE, pointwise.map2(_SUB, x, mean))
     total = _tensor.reduce("sum", squares, dims, keepdim)
-    return pointwise.map2(_DIV, total, max(count - correction, 0) or math.nan, total)
+    return pointwise.map2(_DIV, total, max(count - correction, 0), total)
 
 
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:

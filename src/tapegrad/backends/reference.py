@@ -123,6 +123,7 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
     if kind.kind != "f" and name not in (*_INTEGER, "where"):
         kind = np.dtype(np.float32)
     compute = np.dtype(np.int32) if kind.kind == "b" else kind
+    _check_signed(name, operands)
     _common_shape(name, operands)
     with np.errstate(all="ignore"):
         if name == "where":
@@ -138,6 +139,15 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
         raise ShapeError(f"{name}: the result {found.shape} does not fit into shape {out.shape}")
     out[...] = found
     return out
+
+
+def _check_signed(name: str, operands: tuple[Any, ...]) -> None:
+    """Refuse differences and negatives of bools: who writes 1 - mask means its opposite."""
+    if name in ("sub", "neg") and any(np.asarray(x).dtype.kind == "b" for x in operands):
+        raise DTypeError(
+            f"{name}: expected numbers, got bool; use ~ or ^ for what is true, or convert it "
+            "first, as by x.int()"
+        )
 
 
 def _common_shape(name: str, operands: tuple[Any, ...]) -> tuple[int, ...]:
@@ -194,6 +204,13 @@ def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
         return found.astype(x.dtype) if x.dtype.kind == "f" else found
 
     return kernel
+
+
+def _var(x: Array, dims: tuple[int, ...], keepdim: bool, correction: float) -> Array:
+    count = math.prod(x.shape[d] for d in dims)
+    far = x - np.sum(x, axis=dims, keepdims=True) / x.dtype.type(count)
+    total = np.sum(far * far, axis=dims, keepdims=keepdim)
+    return np.asarray(total / x.dtype.type(max(count - correction, 0)))
 
 
 def _extreme(name: str) -> Callable[..., tuple[Array, Array]]:
@@ -443,11 +460,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "prod": _reduce(np.prod),
     "amax": _reduce(np.max),
     "amin": _reduce(np.min),
-    "var": lambda x, dims, keepdim, correction: np.asarray(
-        np.var(x, axis=dims, keepdims=keepdim, ddof=correction)
-        if math.prod(x.shape[d] for d in dims) > correction
-        else np.sum(x, axis=dims, keepdims=keepdim) * np.asarray(np.nan, x.dtype)
-    ),
+    "var": _var,
     "any": lambda x, dims, keepdim: np.asarray(np.any(x, axis=dims, keepdims=keepdim)),
     "all": lambda x, dims, keepdim: np.asarray(np.all(x, axis=dims, keepdims=keepdim)),
     "max_dim": _extreme("max"),

@@ -85,7 +85,7 @@ def pad(x: Array, widths: Any, value: float, memory: Memory) -> Array:
     pairs = list(zip(widths, x.shape, strict=True))
     out = memory.empty(tuple([a + size + b for (a, b), size in pairs]), x.dtype)
     memory.fill(out, value)
-    memory.write(out[tuple([..., *[slice(a, a + size) for (a, _), size in pairs]])], x)
+    memory.write(out[(..., *[slice(a, a + size) for (a, _), size in pairs])], x)
     return out
 
 

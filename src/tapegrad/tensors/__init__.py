@@ -33,14 +33,17 @@ from tapegrad.tensors.methods import Tensor
 from tapegrad.tensors.ops.attention import *  # noqa: F403
 from tapegrad.tensors.ops.conv import *  # noqa: F403
 from tapegrad.tensors.ops.elementwise import *  # noqa: F403
+from tapegrad.tensors.ops.elementwise import masked_mul as masked_mul
 from tapegrad.tensors.ops.index import *  # noqa: F403
 from tapegrad.tensors.ops.loss import *  # noqa: F403
 from tapegrad.tensors.ops.matmul import *  # noqa: F403
 from tapegrad.tensors.ops.norm import *  # noqa: F403
+from tapegrad.tensors.ops.padding import *  # noqa: F403
 from tapegrad.tensors.ops.pool import *  # noqa: F403
 from tapegrad.tensors.ops.reduce import *  # noqa: F403
 from tapegrad.tensors.ops.search import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
+from tapegrad.tensors.ops.shifts import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
 

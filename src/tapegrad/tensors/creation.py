@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
-from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.dtypes import BY_NUMPY, as_dtype, float32, int64
 from tapegrad.tensors.ops import dims as _dims
@@ -78,8 +78,8 @@ def _as_array(op: str, data: Any, dtype: Any) -> Any:
             array = np.asarray(_unwrapped(data))
         except ValueError as error:
             raise ShapeError(f"{op}: {error}") from None
-        if not isinstance(data, np.ndarray) and wanted is None and not hasattr(data, "dtype"):
-            wanted = _default(op, array)
+        if not hasattr(data, "dtype"):
+            return _of_python(op, data, array, wanted)
     if wanted is None and array.dtype not in BY_NUMPY:
         raise DTypeError(
             f"{op}: expected bool, int32, int64, float32 or float64, got {array.dtype}; "
@@ -88,6 +88,30 @@ def _as_array(op: str, data: Any, dtype: Any) -> Any:
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"{op}: expected real numbers, got {array.dtype}")
     return array if wanted is None else array.astype(wanted, copy=False)
+
+
+def _of_python(op: str, data: Any, array: Any, wanted: Any) -> Any:
+    """Return numbers of Python in a type that can hold them.
+
+    NumPy makes other things of whole numbers beyond 64 bits: beside smaller ones even floats.
+    """
+    if array.dtype.kind == "O" and _are_whole(array.ravel().tolist()):
+        raise _too_large(op, wanted or np.dtype(np.int64))
+    if wanted is None:
+        wanted = _default(op, array)
+        large = array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2.0**63
+        if large and _are_whole(data):
+            raise _too_large(op, np.dtype(np.int64))
+    if array.dtype.kind not in "biuf":
+        raise DTypeError(f"{op}: expected real numbers, got {array.dtype}")
+    return _held(op, array, wanted)
+
+
+def _are_whole(data: Any) -> bool:
+    """Tell whether nested lists hold whole numbers alone."""
+    if isinstance(data, (list, tuple)):
+        return all(_are_whole(each) for each in data)
+    return isinstance(data, int)
 
 
 def _unwrapped(data: Any) -> Any:
@@ -114,17 +138,51 @@ def scalar_like(value: Any, like: Tensor) -> Tensor:
     place = like._device
     if type(value) is float and like._array.dtype.kind == "f":
         return wrap(place.from_numpy(np.array(value, like._array.dtype)), place)
+    kind, own = like._array.dtype, _number("x", value)
+    if own.dtype.kind == "f" and kind.kind != "f":
+        kind = np.dtype(np.float32)
+    elif own.dtype.kind == "b" and kind.kind != "f":
+        kind = own.dtype
+    elif own.dtype.kind in "iu" and kind.kind == "b":
+        kind = np.dtype(np.int64)
+    return wrap(place.from_numpy(_held("x", own, kind)), place)
+
+
+def number_like(op: str, value: Any, like: Tensor) -> Tensor:
+    """Return a number, or a tensor without dimensions, in the type of another tensor."""
+    if isinstance(value, TensorBase):
+        found: Tensor = value.to(like.dtype)  # type: ignore[attr-defined]
+        return found
+    place, kind = like._device, like._array.dtype
+    return wrap(place.from_numpy(_held(op, _number(op, value), kind)), place)
+
+
+def _number(op: str, value: Any) -> Any:
     number = np.asarray(value) if isinstance(value, (int, float, np.generic)) else None
+    if number is not None and number.dtype.kind == "O":
+        raise _too_large(op, np.dtype(np.int64))
     if number is None or number.dtype.kind not in "biuf":
         raise DTypeError(
-            f"expected a number or a tensor, got {type(value).__name__}; make one with tg.tensor"
+            f"{op}: expected a number or a tensor, got {type(value).__name__}; "
+            "make one with tg.tensor"
         )
-    if number.dtype.kind == "f" or like._array.dtype.kind == "f":
-        kind = like._array.dtype if like._array.dtype.kind == "f" else np.dtype(np.float32)
-        number = number.astype(kind)
-    elif number.dtype.kind in "iu":
-        number = number.astype(np.int64 if like._array.dtype.kind == "b" else like._array.dtype)
-    return wrap(place.from_numpy(number), place)
+    return number
+
+
+def _too_large(op: str, kind: Any) -> OptionError:
+    return OptionError(
+        f"{op}: expected whole numbers that {kind} can hold, got others; "
+        "name a larger dtype, or a floating point one"
+    )
+
+
+def _held(op: str, array: Any, kind: Any) -> Any:
+    """Return numbers in another type, if that is not one of whole numbers that are too small."""
+    if kind.kind == "i" and array.dtype != kind and array.dtype.kind in "iuf":
+        room = np.iinfo(kind)
+        if not ((array >= room.min) & (array < room.max + 1)).all():
+            raise _too_large(op, kind)
+    return array.astype(kind, copy=False)
 
 
 # ---- of one value -------------------------------------------------------------------------------
@@ -142,7 +200,12 @@ def full(
     shape = _dims.shape("full", (size,))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
     place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, fill_value, requires_grad)
+    return _filled(place, shape, kind, _fitting("full", fill_value, kind), requires_grad)
+
+
+def _fitting(op: str, value: Any, kind: Any) -> Any:
+    """Return a value to fill a tensor with, if its type can hold it."""
+    return value if kind.kind != "i" or value in (0, 1) else _held(op, np.asarray(value), kind)
 
 
 def _filled(
@@ -190,7 +253,8 @@ def full_like(
     """Return one value everywhere, in the shape, type and device of another tensor."""
     kind = input._array.dtype if dtype is None else as_dtype(dtype).numpy
     place = input._device if device is None else find_device(device)
-    return _filled(place, input._array.shape, kind, fill_value, requires_grad)
+    value = _fitting("full_like", fill_value, kind)
+    return _filled(place, input._array.shape, kind, value, requires_grad)
 
 
 def zeros_like(

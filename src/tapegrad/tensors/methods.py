@@ -6,19 +6,26 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
-from tapegrad._core import Var
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
-from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors import compare, creation, printing
 from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.dtypes import as_dtype, is_dtype
+from tapegrad.tensors.operands import before as _before
+from tapegrad.tensors.operands import into as _into
+from tapegrad.tensors.operands import no_items as _no_items
+from tapegrad.tensors.operands import only_tensor as _tensor
+from tapegrad.tensors.operands import operand as _operand
+from tapegrad.tensors.operands import other as _other
+from tapegrad.tensors.operands import scaled as _scaled
+from tapegrad.tensors.operands import truth as _truth
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
-from tapegrad.tensors.ops import index, matmul, reduce, search, shape, softmax
+from tapegrad.tensors.ops import index, matmul, reduce, search, shape, shifts, softmax
 from tapegrad.tensors.registry import Op, moved
 
 _TABLE = e.TABLE
@@ -129,18 +136,30 @@ class Tensor(TensorBase):
         return e.abs(self)
 
     def __invert__(self) -> Tensor:
-        return e.logical_not(_truth("~", self))
+        return e.logical_not(_truth("~", self, self))
 
     def __and__(self, other: Any) -> Tensor:
-        return e.logical_and(_truth("&", self), _truth("&", other))
+        return e.logical_and(_truth("&", self, self), _truth("&", other, self))
 
     def __or__(self, other: Any) -> Tensor:
-        return e.logical_or(_truth("|", self), _truth("|", other))
+        return e.logical_or(_truth("|", self, self), _truth("|", other, self))
 
     def __xor__(self, other: Any) -> Tensor:
-        return e.logical_xor(_truth("^", self), _truth("^", other))
+        return e.logical_xor(_truth("^", self, self), _truth("^", other, self))
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+
+    def __lshift__(self, other: Any) -> Tensor:
+        return shifts.bitwise_left_shift(self, _operand("<<", other))
+
+    def __rlshift__(self, other: Any) -> Tensor:
+        return shifts.bitwise_left_shift(_operand("<<", other), self)
+
+    def __rshift__(self, other: Any) -> Tensor:
+        return shifts.bitwise_right_shift(self, _operand(">>", other))
+
+    def __rrshift__(self, other: Any) -> Tensor:
+        return shifts.bitwise_right_shift(_operand(">>", other), self)
 
     def __lt__(self, other: Any) -> Tensor:
         return e.lt(self, other)
@@ -183,6 +202,21 @@ class Tensor(TensorBase):
     def __ipow__(self, other: Any) -> Tensor:
         return self.pow_(other)
 
+    def __iand__(self, other: Any) -> Tensor:
+        return self.copy_(self & other)
+
+    def __ior__(self, other: Any) -> Tensor:
+        return self.copy_(self | other)
+
+    def __ixor__(self, other: Any) -> Tensor:
+        return self.copy_(self ^ other)
+
+    def __ilshift__(self, other: Any) -> Tensor:
+        return _into("<<=", self, self << other)
+
+    def __irshift__(self, other: Any) -> Tensor:
+        return _into(">>=", self, self >> other)
+
     __getitem__ = index.getitem
     __setitem__ = index.setitem
 
@@ -190,7 +224,7 @@ class Tensor(TensorBase):
         return iter(shape.unbind(self)) if self.ndim else iter(_no_items())
 
     def __contains__(self, value: Any) -> bool:
-        return bool((self == value).any())
+        return bool((self == _operand("in", value)).any())
 
     # ---- operations -----------------------------------------------------------------------------
 
@@ -300,7 +334,8 @@ class Tensor(TensorBase):
 
     def pow_(self, exponent: Any) -> Tensor:
         """Replace the elements by their powers."""
-        return self.copy_(self.pow(exponent))
+        before = _before(self, exponent)
+        return _into("pow_", self, before.pow(exponent))
 
     relu_, neg_, exp_, sqrt_, abs_ = map(_in_place, ("relu", "neg", "exp", "sqrt", "abs"))
     log_, tanh_, sigmoid_, sin_, cos_ = map(_in_place, ("log", "tanh", "sigmoid", "sin", "cos"))
@@ -312,8 +347,7 @@ class Tensor(TensorBase):
 
     def clamp_(self, min: Any = None, max: Any = None) -> Tensor:
         """Bring the elements within bounds in place."""
-        before = self.clone() if self._requires_grad and MODE.enabled else self
-        return self.copy_(before.clamp(min, max))
+        return _into("clamp_", self, _before(self, min, max).clamp(min, max))
 
     def copy_(self, source: Tensor) -> Tensor:
         """Write the elements of another tensor, broadcast, into this one."""
@@ -430,7 +464,11 @@ class Tensor(TensorBase):
             raise missing("Tensor", name)
 
     def __copy__(self) -> Tensor:
-        return self.detach().requires_grad_(self._requires_grad)
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._array, made._device, made._cell = self._array, self._device, self._version_cell()
+        made._requires_grad = self._requires_grad
+        return made
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
         if self._node is not None:
@@ -462,52 +500,6 @@ def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -
     made._array, made._device = place.from_numpy(array), place
     made._requires_grad = requires_grad
     return made
-
-
-def _other(value: Any) -> Any:
-    """Turn down what is neither number nor tensor; other classes may know what to do."""
-    if isinstance(value, Var) or hasattr(value, "__array__") or _is_builtin(value):
-        raise DTypeError(
-            f"expected a tensor or a number, got {type(value).__module__}."
-            f"{type(value).__name__}; make a tensor of it with tg.tensor or tg.from_numpy"
-        )
-    return NotImplemented
-
-
-def _is_builtin(value: Any) -> bool:
-    return type(value).__module__ == "builtins"
-
-
-def _operand(op: str, value: Any) -> Any:
-    if not isinstance(value, _NUMBERS):
-        raise DTypeError(
-            f"{op}: expected a tensor or a number, got {type(value).__name__}; "
-            "make a tensor with tg.tensor"
-        )
-    return value
-
-
-def _scaled(op: str, value: Any, alpha: Any) -> Any:
-    return _operand(op, value) if alpha == 1 else _operand(op, value) * _operand(op, alpha)
-
-
-def _tensor(op: str, value: Any) -> Any:
-    if not isinstance(value, TensorBase):
-        raise DTypeError(
-            f"{op}: expected a tensor, got {type(value).__name__}; make one with tg.tensor"
-        )
-    return value
-
-
-def _truth(op: str, value: Any) -> Any:
-    kind = value._array.dtype.kind if isinstance(value, TensorBase) else "b"
-    if kind != "b":
-        raise DTypeError(f"{op}: expected tensors of bool, got {value.dtype}")
-    return value
-
-
-def _no_items() -> list[Tensor]:
-    raise DTypeError("a tensor without dimensions has no elements to go over; use item()")
 
 
 def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:

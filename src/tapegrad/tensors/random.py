@@ -10,6 +10,8 @@ import math
 import threading
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors.base import wrap
@@ -88,6 +90,11 @@ def _drawn(
     generator: Generator | None,
     **options: Any,
 ) -> Tensor:
+    if generator is not None and not isinstance(generator, Generator):
+        raise DTypeError(
+            f"expected generator to be a tg.Generator, got {type(generator).__name__}; "
+            "sizes in several dimensions are given one by one or as a tuple"
+        )
     shape = _dims.shape(kernel, size)
     place = find_device(device if device is not None else "cpu")
     seed, offset = (generator or DEFAULT).take(math.prod(shape))
@@ -134,6 +141,11 @@ def randint(
     """Return whole numbers drawn evenly from low (0 if left out) up to, not including, high."""
     if size is None:
         low, high, size = 0, low, high
+    for each in (low, high):
+        if isinstance(each, bool) or not isinstance(each, (int, np.integer)):
+            raise DTypeError(f"randint: expected whole numbers as low and high, got {each!r}")
+    if not -(2**63) <= low <= high <= 2**63 - 1:
+        raise OptionError(f"randint: expected numbers of 64 bits, got {low} and {high}")
     if high <= low:
         raise OptionError(f"randint: expected low < high, got {low} and {high}")
     found = _drawn("integers", (tuple(size),), device, False, generator, low=low, high=high)
@@ -167,6 +179,12 @@ def randn_like(
 
 def bernoulli(input: Tensor, generator: Generator | None = None) -> Tensor:
     """Return ones with the probabilities x, else zeros."""
+    if not input.is_floating_point():
+        raise DTypeError(
+            f"bernoulli: expected floating point probabilities, got {input.dtype}; use x.float()"
+        )
+    if not bool(((input >= 0) & (input <= 1)).all()):
+        raise OptionError("bernoulli: expected probabilities from 0 to 1, got others")
     return (rand_like(input, generator=generator) < input).to(input.dtype)
 
 

@@ -8,10 +8,12 @@ from tapegrad.tensors.ops import (
     loss,
     matmul,
     norm,
+    padding,
     pool,
     reduce,
     search,
     shape,
+    shifts,
     softmax,
 )
 
@@ -21,7 +23,9 @@ FILES = (
     reduce,
     shape,
     index,
+    padding,
     search,
+    shifts,
     matmul,
     conv,
     pool,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tapegrad.errors import ShapeError
+from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
@@ -161,6 +161,11 @@ def _mask(
         given = ones((q.shape[-2], k.shape[-2]), dtype="bool", device=q.device).tril()
     if given is None or given._array.dtype.kind == "f":
         return given
+    if given._array.dtype.kind != "b":
+        raise DTypeError(
+            f"scaled_dot_product_attention: expected attn_mask of bool or {q.dtype}, got "
+            f"{given.dtype}; use mask.bool(), true where a query may look at a key"
+        )
     return _e.where(given, 0.0, float("-inf")).to(q.dtype)
 
 

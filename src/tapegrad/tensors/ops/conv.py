@@ -157,7 +157,7 @@ def conv2d(
 def _named_padding(
     x: Tensor, weight: Tensor, name: str, stride: tuple[int, int], dilation: tuple[int, int]
 ) -> tuple[Tensor, tuple[int, int]]:
-    from tapegrad.tensors.ops.shape import pad
+    from tapegrad.tensors.ops.padding import pad
 
     if name == "valid":
         return x, (0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tapegrad._core.arguments import (
     exchanged,
@@ -22,6 +23,7 @@ __all__ = [
     "exchanged",
     "expanded",
     "flattened",
+    "named",
     "one",
     "order",
     "pair",
@@ -30,6 +32,13 @@ __all__ = [
     "several",
     "shape",
 ]
+
+
+def named(op: str, dim: Any, ndim: int, keepdim: Any = False) -> tuple[int, ...]:
+    """Return dimensions in order; none of them if none is named, and all for None."""
+    if isinstance(dim, (tuple, list)) and not dim:
+        return ()
+    return several(op, dim, ndim, keepdim)
 
 
 def reduced(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from tapegrad import _core
-from tapegrad.errors import DTypeError, OptionError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors.arguments import asks
-from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.fused import Elementwise, elementwise
 from tapegrad.tensors.ops import dims as _dims
@@ -129,6 +129,7 @@ mul, atan2, hypot, minimum, maximum = map(_binary, ("mul", "atan2", "hypot", "mi
 _plain_add, _plain_sub, _plain_div, _plain_pow = map(_binary, ("add", "sub", "div", "pow"))
 _plain_floor_divide, _plain_remainder = map(_binary, ("floor_divide", "remainder"))
 _plain_round = _unary("round")
+masked_mul = _binary("masked_mul")
 lt, le, gt, ge, eq, ne = map(_binary, ("lt", "le", "gt", "ge", "eq", "ne"))
 _gelu, _softplus = map(_unary, ("gelu", "softplus"))
 
@@ -217,7 +218,19 @@ def pow(input: Any, exponent: Any) -> Tensor:
         return _whole_power(input, exponent)
     if isinstance(exponent, (int, float)) and (shorter := _POWERS.get(exponent)) is not None:
         return shorter(input)
+    if MODE.enabled and isinstance(exponent, TensorBase) and exponent._requires_grad:
+        return _smooth_power(input, exponent)
     return _plain_pow(input, exponent)
+
+
+def _smooth_power(x: Any, exponent: Any) -> Tensor:
+    """Return powers, of which 0 ** 0 counts as the constant 1: its gradients are 0."""
+    if not _any(_is_zero(x)):
+        return _plain_pow(x, exponent)
+    both = _plain_add(abs(exponent.detach()), builtins.abs(x) if _is_real(x) else abs(x.detach()))
+    constant = eq(both, 0)
+    base = where(constant, 1.0, x).to(both.dtype)
+    return where(constant, 1.0, _plain_pow(base, exponent))
 
 
 #: Powers that need no logarithm.
@@ -272,12 +285,22 @@ _WHERE = define(
 )
 
 
-def where(condition: Tensor, input: Any, other: Any) -> Tensor:
-    """Return a where the condition holds, else b; what is not chosen gets no gradient."""
+@overload
+def where(condition: Tensor) -> tuple[Tensor, ...]: ...
+@overload
+def where(condition: Tensor, input: Any, other: Any) -> Tensor: ...
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """Return a where the condition holds, else b; what is not chosen gets no gradient.
+
+    Of a condition alone, return where it holds: a tensor of places per dimension.
+    """
     if not isinstance(input, TensorBase) or not isinstance(other, TensorBase):
+        if input is None and other is None:
+            from tapegrad.tensors.ops.search import nonzero
+
+            return nonzero(condition, as_tuple=True)
         input, other = _alike(condition, input, other)
-    found: Tensor = _WHERE(condition, input, other)
-    return found
+    return _WHERE(condition, input, other)
 
 
 def _alike(condition: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -292,8 +315,17 @@ def _alike(condition: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
 
 @composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))
 def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
-    """Return x with `value` where the mask holds."""
-    return where(mask, value, input)
+    """Return x with `value`, one number, where the mask holds; the type is that of x."""
+    from tapegrad.tensors.creation import number_like
+
+    if mask._array.dtype.kind != "b":
+        raise DTypeError(f"masked_fill: expected a mask of bool, got {mask.dtype}; use mask.bool()")
+    if isinstance(value, TensorBase) and value._array.ndim:
+        raise ShapeError(
+            f"masked_fill: expected one number as value, got shape {value.shape}; "
+            "use tg.where(mask, value, x)"
+        )
+    return where(mask, number_like("masked_fill", value, input), input)
 
 
 @composite(
@@ -307,15 +339,22 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
     if min is None and max is None:
         raise DTypeError("clamp: expected min, max or both, got neither")
+    if any(_is_nan(bound) for bound in (min, max)):
+        return _plain_add(mul(input, 0), math.nan)
     if input.is_floating_point() and _is_real(min) and _is_real(max):
         low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
         found: Tensor = _bounded(input, low, high)
         return found
     if min is not None:
-        input = where(lt(input, min), min, input)
+        input = where(_beyond(lt(input, min), min), min, input)
     if max is not None:
-        input = where(gt(input, max), max, input)
+        input = where(_beyond(gt(input, max), max), max, input)
     return input
+
+
+def _beyond(found: Tensor, bound: Any) -> Tensor:
+    """Return where a bound counts: what lies beyond it, and all where it is NaN."""
+    return maximum(found, ne(bound, bound)) if isinstance(bound, TensorBase) else found
 
 
 @composite(Sample(Draw((3, 4), 0.3, 2)))
@@ -380,6 +419,10 @@ def isinf(input: Tensor) -> Tensor:
 def isfinite(input: Tensor) -> Tensor:
     """Return which elements are neither infinite nor NaN."""
     return lt(abs(input), float("inf"))
+
+
+def _is_nan(bound: Any) -> bool:
+    return isinstance(bound, float) and math.isnan(bound)
 
 
 def _is_real(bound: Any) -> bool:

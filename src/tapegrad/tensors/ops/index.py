@@ -137,7 +137,7 @@ def _item(each: Any) -> Any:
                 "use i.long() or i.bool()"
             )
         each = each._device.to_numpy(each._array)
-    if isinstance(each, (list, np.ndarray)):
+    if isinstance(each, (list, tuple, np.ndarray)):
         return _listed(each)
     if each is None or each is Ellipsis or isinstance(each, slice):
         return each
@@ -395,7 +395,14 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     from tapegrad.tensors.ops.elementwise import eq
 
     _check_index("one_hot", input)
-    count = num_classes if num_classes >= 0 else int(input.max().item()) + 1
+    if not input.numel() and num_classes < 1:
+        raise ShapeError("one_hot: no element says how many classes there are; name num_classes")
+    low, high = (int(input.min()), int(input.max())) if input.numel() else (0, -1)
+    count = num_classes if num_classes >= 0 else high + 1
+    if low < 0 or high >= count:
+        raise IndexError(
+            f"one_hot: expected classes from 0 to {count - 1}, got some from {low} to {high}"
+        )
     classes = arange(count, dtype=input.dtype, device=input.device)
     return eq(input.reshape((*input.shape, 1)), classes).to("int64")
 

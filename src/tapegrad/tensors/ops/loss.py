@@ -45,23 +45,28 @@ def _nll_rule(
     ignore_index: int,
     reduction: str,
 ) -> None:
+    _check_classes("nll_loss", x, target, weight, dim)
+    _check_reduction(reduction)
+
+
+def _check_classes(op: str, x: Tensor, target: Tensor, weight: Tensor | None, dim: int) -> None:
+    """Refuse classes that do not fit the scores, and weights that do not fit the classes."""
     have, classes = x._array.shape, target._array.shape
     if not have or classes != have[:dim] + have[dim + 1 :]:
         raise ShapeError(
-            f"nll_loss: expected input (N, C, ...) and target (N, ...), got {have} and {classes}"
+            f"{op}: expected input (N, C, ...) and target (N, ...), got {have} and {classes}"
         )
     kind = x._array.dtype
     if kind.kind != "f" or target._array.dtype.kind != "i":
         raise DTypeError(
-            f"nll_loss: expected floating point input and whole numbers as target, "
-            f"got {x.dtype} and {target.dtype}"
+            f"{op}: expected floating point input and whole numbers as target, "
+            f"got {x.dtype} and {target.dtype}; use x.float() and target.long()"
         )
     if weight is not None and (weight._array.dtype != kind or weight.shape != (have[dim],)):
         raise ShapeError(
-            f"nll_loss: expected weight of shape {(have[dim],)} and type {x.dtype}, "
+            f"{op}: expected weight of shape {(have[dim],)} and type {x.dtype}, "
             f"got {weight.shape} and {weight.dtype}"
         )
-    _check_reduction(reduction)
 
 
 def _nll_vjp(node: Node, g: Tensor, _: Any = None) -> tuple[Any, ...]:
@@ -169,8 +174,11 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise OptionError(f"cross_entropy: label_smoothing is from 0 to 1, got {label_smoothing}")
     classes = 1 if input.ndim > 1 else 0
+    soft = target.is_floating_point()
+    if not soft:
+        _check_classes("cross_entropy", input, target, weight, classes)
     logs = log_softmax(input, classes)
-    if target.is_floating_point():
+    if soft:
         return _soft(logs, target, weight, classes, reduction, label_smoothing)
     hard = nll_loss(logs, target, weight, ignore_index, reduction)
     if not label_smoothing:

@@ -12,18 +12,20 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.shape import in_shape
-from tapegrad.tensors.registry import Cost, Sample, define
+from tapegrad.tensors.registry import Cost, Draw, Sample, common_device, define
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
-def check_types(op: str, *tensors: Tensor | None) -> None:
-    """Raise unless all are of one floating point type."""
+def check_types(op: str, *tensors: Tensor | None, kinds: str = "f") -> None:
+    """Raise unless all are of one type: floating point, or of the kinds named."""
     types = {x._array.dtype for x in tensors if x is not None}
-    if len(types) > 1 or next(iter(types)).kind != "f":
+    if len(types) > 1 or next(iter(types)).kind not in kinds:
         names = ", ".join(sorted(str(each) for each in types))
-        raise DTypeError(f"{op}: expected tensors of one floating point type, got {names}")
+        wanted = "one floating point type" if kinds == "f" else "one type of numbers"
+        way = "convert one, as by x.to(y.dtype)" if len(types) > 1 else "use x.float()"
+        raise DTypeError(f"{op}: expected tensors of {wanted}, got {names}; {way}")
 
 
 def as_rows(x: Tensor) -> Tensor:
@@ -43,7 +45,7 @@ def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
         raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
     kind = a._array.dtype
     if kind is not b._array.dtype or kind.kind != "f":
-        check_types("matmul", a, b)
+        check_types("matmul", a, b, kinds="if")
     return (*x[:-1], y[-1])
 
 
@@ -77,6 +79,8 @@ _MATMUL = define(
         Sample((3, 4), (4,)),
         Sample((4,), (2, 4, 3)),
         Sample((5, 1, 3, 4), (2, 4, 2)),
+        Sample(Draw((3, 4), -9, 9, "int64"), Draw((4, 5), -9, 9, "int64")),
+        Sample(Draw((2, 1, 3, 4), -9, 9, "int32"), Draw((3, 4, 2), -9, 9, "int32")),
     ],
     benchmark="matmul",
 )
@@ -110,7 +114,11 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return matmul(input, mat2)
 
 
-@composite(Sample((2, 3, 4), (2, 4, 5)), benchmark="bmm")
+@composite(
+    Sample((2, 3, 4), (2, 4, 5)),
+    Sample(Draw((2, 3, 4), -9, 9, "int32"), Draw((2, 4, 5), -9, 9, "int32")),
+    benchmark="bmm",
+)
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Return the products of two stacks of matrices."""
     if not input._array.ndim == mat2._array.ndim == 3:
@@ -127,7 +135,7 @@ def _check_vectors(op: str, *tensors: Tensor) -> None:
             raise ShapeError(f"{op}: expected tensors of one dimension, got {each.shape}")
 
 
-@composite(Sample((4,), (4,)))
+@composite(Sample((4,), (4,)), Sample(Draw((4,), -9, 9, "int64"), Draw((4,), -9, 9, "int64")))
 def dot(input: Tensor, tensor: Tensor) -> Tensor:
     """Return the sum of the products of two vectors."""
     _check_vectors("dot", input, tensor)
@@ -158,7 +166,7 @@ def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, .
         )
     if bias is not None and bias._array.shape != shape[:1]:
         raise ShapeError(f"linear: expected bias of shape {shape[:1]}, got {bias.shape}")
-    check_types("linear", x, weight, bias)
+    check_types("linear", x, weight, bias, kinds="if")
     return (*x._array.shape[:-1], shape[0])
 
 
@@ -186,6 +194,7 @@ _LINEAR = define(
         Sample((3, 4), (5, 4), (5,)),
         Sample((2, 3, 4), (5, 4)),
         Sample((4,), (5, 4), (5,)),
+        Sample(*[Draw(each, -9, 9, "int64") for each in ((3, 4), (5, 4), (5,))]),
     ],
     benchmark="linear",
 )
@@ -212,6 +221,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Sample((2, 3), (3, 4), (4,), equation="ij,jk,k->i"),
     Sample((5, 1, 3, 4), (2, 4, 2), equation="...ij,...jk->...ik"),
     Sample((2, 3), (2, 3), equation="ij,ij->"),
+    Sample(Draw((2, 3), -9, 9, "int64"), Draw((3, 4), -9, 9, "int64"), equation="ij,jk->ki"),
     benchmark="einsum",
 )
 def einsum(equation: str, *operands: Any) -> Tensor:
@@ -224,6 +234,12 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         if len(operands) == 1 and isinstance(operands[0], (list, tuple))
         else list(operands)
     )
+    if not isinstance(equation, str):
+        raise DTypeError(
+            f"einsum: expected an equation as text, got {type(equation).__name__}; "
+            'write tg.einsum("ij,jk->ik", a, b)'
+        )
+    common_device("einsum", tensors)
     terms, result = _parse(equation, tuple([x._array.ndim for x in tensors]))
     pairs = [_diagonal(x, list(term)) for x, term in zip(tensors, terms, strict=True)]
     x, letters = pairs[0]

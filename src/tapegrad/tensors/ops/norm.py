@@ -219,7 +219,9 @@ def layer_norm(
 ) -> Tensor:
     """Return x normalised over its last dimensions, which have this shape."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not shape or input.shape[-len(shape) :] != shape or not math.prod(shape):
+    if not shape or not math.prod(shape):
+        raise ShapeError(f"layer_norm: expected sizes of at least 1 to normalise over, got {shape}")
+    if input.shape[-len(shape) :] != shape:
         raise ShapeError(f"layer_norm: expected last dimensions {shape}, got {input.shape}")
     found: Tensor = _LAYER(input, weight, bias, dims=len(shape), eps=eps)[0]
     return found

@@ -142,7 +142,9 @@ def _picked(node: Node, g: Tensor, _: Any = None) -> Tensor:
     from tapegrad.tensors.ops.index import put_along
 
     dim, shape = node.attrs["dim"], node.shapes[0]
-    one = (*shape[:dim], 1, *shape[dim + 1 :]) if shape else ()
+    if not shape:
+        return g
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
     return put_along(shape, dim, node.outputs[1].reshape(one), g.reshape(one))
 
 
@@ -203,7 +205,9 @@ class Extreme(NamedTuple):
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the sum over dimensions, of all elements if none is named."""
     input = input if dtype is None else input.to(dtype)
-    found: Tensor = _SUM(input, dims=_dims.several("sum", dim, input.ndim), keepdim=keepdim)
+    found: Tensor = _SUM(
+        input, dims=_dims.several("sum", dim, input.ndim, keepdim), keepdim=keepdim
+    )
     return found
 
 
@@ -213,7 +217,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = Non
     input = input if dtype is None else input.to(dtype)
     _check_floating("mean", input)
     have = input._array.shape
-    dims = _dims.several("mean", dim, len(have))
+    dims = _dims.several("mean", dim, len(have), keepdim)
     total: Tensor = _SUM(input, dims=dims, keepdim=keepdim)
     count = math.prod([have[d] for d in dims])
     return total / count if count else total * math.nan
@@ -226,15 +230,18 @@ def _check_floating(op: str, x: Tensor) -> None:
 
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the product over dimensions, of all elements if none is named."""
-    found: Tensor = _PROD(input, dims=_dims.several("prod", dim, input.ndim), keepdim=keepdim)
+    found: Tensor = _PROD(
+        input, dims=_dims.several("prod", dim, input.ndim, keepdim), keepdim=keepdim
+    )
     return found
 
 
 def _var_vjp(node: Node, g: Tensor) -> Tensor:
     x, dims = node.inputs[0], node.attrs["dims"]
     count = math.prod([node.shapes[0][d] for d in dims]) - node.attrs["correction"]
-    slope = 2 / count if count > 0 else math.nan
-    found: Tensor = _spread(node, g) * slope * (x - mean(x, dims, keepdim=True))
+    far = x - mean(x, dims, keepdim=True)
+    slope = far * (2 / count) if count > 0 else _e.where(_e.eq(far, 0), math.nan, math.inf)
+    found: Tensor = _spread(node, g) * slope
     return found
 
 
@@ -265,7 +272,7 @@ def var(
 ) -> Tensor:
     """Return the variance over dimensions; `correction` is taken from the number of elements."""
     _check_floating("var", input)
-    dims = _dims.several("var", dim, input._array.ndim)
+    dims = _dims.several("var", dim, input._array.ndim, keepdim)
     less = int(unbiased) if correction is None else correction
     found: Tensor = _VAR(input, dims=dims, keepdim=keepdim, correction=less)
     return found
@@ -280,14 +287,23 @@ def std(
     *,
     correction: Any = None,
 ) -> Tensor:
-    """Return the standard deviation over dimensions."""
-    return _e.sqrt(var(input, dim, unbiased, keepdim, correction=correction))
+    """Return the standard deviation over dimensions; at 0 its gradient is 0."""
+    found = var(input, dim, unbiased, keepdim, correction=correction)
+    return _rooted(found, 0.5) if found._requires_grad else _e.sqrt(found)
+
+
+def _rooted(x: Tensor, power: float) -> Tensor:
+    """Return a root, whose gradient at 0 is 0."""
+    nothing = _e.eq(x, 0)
+    return _e.where(nothing, 0.0, _e.pow(_e.where(nothing, 1.0, x), power))
 
 
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the largest elements over dimensions; ties share the gradient."""
     found: Tensor = _AMAX(
-        input, dims=_filled("amax", input, _dims.several("amax", dim, input.ndim)), keepdim=keepdim
+        input,
+        dims=_filled("amax", input, _dims.several("amax", dim, input.ndim, keepdim)),
+        keepdim=keepdim,
     )
     return found
 
@@ -295,7 +311,9 @@ def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
 def amin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return the smallest elements over dimensions; ties share the gradient."""
     found: Tensor = _AMIN(
-        input, dims=_filled("amin", input, _dims.several("amin", dim, input.ndim)), keepdim=keepdim
+        input,
+        dims=_filled("amin", input, _dims.several("amin", dim, input.ndim, keepdim)),
+        keepdim=keepdim,
     )
     return found
 
@@ -391,8 +409,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) 
     if power == 1.0:
         return sum(_e.abs(input), dim, keepdim)
     total = sum(_e.pow(_e.abs(input), power), dim, keepdim)
-    nothing = _e.eq(total, 0)
-    return _e.where(nothing, 0.0, _e.pow(_e.where(nothing, 1.0, total), 1 / power))
+    return _rooted(total, 1 / power)
 
 
 def cumsum(input: Tensor, dim: int) -> Tensor:
@@ -403,13 +420,13 @@ def cumsum(input: Tensor, dim: int) -> Tensor:
 
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return whether any element is not 0."""
-    found: Tensor = _ANY(input, dims=_dims.several("any", dim, input.ndim), keepdim=keepdim)
+    found: Tensor = _ANY(input, dims=_dims.named("any", dim, input.ndim, keepdim), keepdim=keepdim)
     return found
 
 
 def all(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return whether all elements are not 0."""
-    found: Tensor = _ALL(input, dims=_dims.several("all", dim, input.ndim), keepdim=keepdim)
+    found: Tensor = _ALL(input, dims=_dims.named("all", dim, input.ndim, keepdim), keepdim=keepdim)
     return found
 
 

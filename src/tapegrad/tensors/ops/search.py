@@ -99,8 +99,8 @@ _NONZERO = define(
 
 def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """Return the places of elements that are not 0: a row each, or a tensor per dimension."""
-    found: Tensor = _NONZERO(input)
-    return tuple(found[:, d] for d in range(input.ndim)) if as_tuple else found
+    found: Tensor = _NONZERO(input if input.ndim or not as_tuple else input.reshape(1))
+    return tuple(found[:, d] for d in range(found.shape[1])) if as_tuple else found
 
 
 @composite(Sample((3, 4), Draw((3, 4), 0, 2, "bool")), Sample((3, 4), Draw((4,), 0, 2, "bool")))

@@ -9,14 +9,24 @@ import numpy as np
 
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.dtypes import ALL
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Sample, define, moved
+from tapegrad.tensors.registry import Cost, Draw, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 _FREE = Cost(0, 0)
+
+
+def _own(op: str, dim: Any, x: Tensor) -> int:
+    """Return a dimension that a tensor has; one without any has none to name."""
+    if not x._array.ndim:
+        raise ShapeError(
+            f"{op}: expected at least one dimension, got a tensor without any; use x.reshape(1)"
+        )
+    return _dims.one(op, dim, x._array.ndim)
 
 
 # ---- views --------------------------------------------------------------------------------------
@@ -125,7 +135,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     have = input._array.shape
     if dim is None:
         return in_shape(input, tuple([size for size in have if size != 1]))
-    dims = _dims.several("squeeze", dim, len(have))
+    dims = _dims.named("squeeze", dim, len(have))
     return in_shape(input, tuple([s for d, s in enumerate(have) if d not in dims or s != 1]))
 
 
@@ -150,7 +160,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 )
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Return x with one dimension as several; one of their sizes may be -1."""
-    place = _dims.one("unflatten", dim, input.ndim)
+    place = _own("unflatten", dim, input)
     parts = _dims.reshaped((input.shape[place],), (sizes,))
     return reshape(input, (*input.shape[:place], *parts, *input.shape[place + 1 :]))
 
@@ -180,7 +190,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 @composite(Sample((5, 3), dim=0, start=1, length=3))
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Return a view of `length` elements along a dimension."""
-    place = _dims.one("narrow", dim, input.ndim)
+    place = _own("narrow", dim, input)
     if not 0 <= start <= start + length <= input.shape[place]:
         raise ShapeError(
             f"narrow: elements {start} to {start + length} do not lie within "
@@ -196,7 +206,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 )
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of parts along a dimension: of one size, or of the sizes listed."""
-    place = _dims.one("split", dim, tensor.ndim)
+    place = _own("split", dim, tensor)
     total = tensor.shape[place]
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
@@ -219,7 +229,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of at most `chunks` parts of one size along a dimension."""
     if chunks < 1:
         raise ShapeError(f"chunk: expected at least one part, got {chunks}")
-    size = input.shape[_dims.one("chunk", dim, input.ndim)]
+    size = input.shape[_own("chunk", dim, input)]
     if not size:
         return split(input, [0] * chunks, dim)
     return split(input, max(-(-size // chunks), 1), dim)
@@ -229,15 +239,15 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
     have = input._array.shape
-    place = _dims.one("unbind", dim, len(have))
+    place = _own("unbind", dim, input)
     before = (slice(None),) * place
     return tuple([input[(*before, i)] for i in range(have[place])])
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
-def flip(input: Tensor, dims: Any) -> Tensor:
+def flip(input: Tensor, *dims: Any) -> Tensor:
     """Return a view with the order of elements reversed along dimensions."""
-    named = _dims.several("flip", dims, input.ndim)
+    named = _dims.named("flip", dims[0] if len(dims) == 1 else dims, input.ndim)
     steps = [slice(None, None, -1) if d in named else slice(None) for d in range(input.ndim)]
     return input[tuple(steps)]
 
@@ -256,7 +266,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if len(moves) != len(places):
         raise ShapeError(f"roll: expected a shift per dimension, got {shifts} for {dims}")
     for shift, dim in zip(moves, places, strict=True):
-        place = _dims.one("roll", dim, input.ndim)
+        place = _own("roll", dim, input)
         size = input.shape[place]
         if size and shift % size:
             parts = split(input, [size - shift % size, shift % size], place)
@@ -374,7 +384,11 @@ _CAT = define(
     rule=_cat_rule,
     vjp=_cat_vjp,
     cost=lambda *tensors, dim: moved(*[x.shape for x in tensors], *[x.shape for x in tensors]),
-    samples=[Sample((2, 3), (4, 3), dim=0), Sample((2, 3), (2, 1), (2, 2), dim=-1)],
+    samples=[
+        Sample((2, 3), (4, 3), dim=0),
+        Sample((2, 3), (2, 1), (2, 2), dim=-1),
+        Sample(Draw((0,), grad=False), (2, 3), Draw((0,), grad=False), dim=1),
+    ],
     benchmark="concat",
 )
 
@@ -384,6 +398,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     listed = list(tensors)
     if not listed:
         raise ShapeError("cat: expected at least one tensor, got none")
+    filled = [each for each in listed if each._array.shape != (0,)]
+    if len(filled) < len(listed) and filled and filled[0]._array.ndim != 1:
+        # tensors of shape (0,) join anything, and have a say in the type alone
+        common_device("cat", listed)
+        return cat(filled, dim).to(max((each.dtype for each in listed), key=ALL.index))
     found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0]._array.ndim))
     return found
 
@@ -417,52 +436,6 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return found
 
 
-def _pad_vjp(node: Node, g: Tensor) -> Tensor:
-    widths = node.attrs["widths"]
-    return g[tuple(slice(a, size - b) for (a, b), size in zip(widths, g.shape, strict=True))]
-
-
-_PAD = define(
-    name="pad",
-    total=True,
-    doc="a border of one value",
-    rule=lambda x, widths, value: x.shape,
-    vjp=_pad_vjp,
-    cost=lambda x, **_: moved(x.shape, x.shape),
-    samples=[Sample((2, 3), pad=(1, 2)), Sample((1, 2, 3), pad=(0, 1, 2, 0), value=1.5)],
-    benchmark="pad",
-)
-
-
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
-    """Return x with a border of these widths.
-
-    First before and after the last dimension, then the one before it, and so on. Negative widths
-    cut off.
-    """
-    if mode != "constant":
-        raise DTypeError(f"pad: expected mode 'constant', got {mode!r}")
-    given, ndim = list(pad), input._array.ndim
-    if len(given) % 2 or len(given) > 2 * ndim:
-        raise ShapeError(
-            f"pad: expected two widths per dimension for at most {ndim} dimensions, got {given}"
-        )
-    widths = [(0, 0)] * (ndim - len(given) // 2)
-    widths += [(given[i], given[i + 1]) for i in range(len(given) - 2, -2, -2)]
-    if min(given, default=0) < 0:
-        input, widths = _cut(input, widths)
-    found: Tensor = _PAD(input, widths=tuple(widths), value=value)
-    return found
-
-
-def _cut(x: Tensor, widths: list[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
-    """Cut off what negative widths ask for, and return the others."""
-    inner = tuple(
-        slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True)
-    )
-    return x[inner], [(max(a, 0), max(b, 0)) for a, b in widths]
-
-
 __all__ = [
     "broadcast_to",
     "cat",
@@ -474,7 +447,6 @@ __all__ = [
     "flip",
     "movedim",
     "narrow",
-    "pad",
     "permute",
     "repeat",
     "repeat_interleave",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import DTypeError
@@ -21,10 +22,17 @@ _SAMPLES = [
 ]
 
 
-def _rule(x: Tensor, dim: int) -> tuple[int, ...]:
+def _check_floating(op: str, x: Tensor) -> None:
     if x._array.dtype.kind != "f":
-        raise DTypeError(f"softmax: expected a floating point tensor, got {x.dtype}")
-    return x.shape
+        raise DTypeError(f"{op}: expected a floating point tensor, got {x.dtype}; use x.float()")
+
+
+def _rule(name: str) -> Callable[..., tuple[int, ...]]:
+    def rule(x: Tensor, dim: int) -> tuple[int, ...]:
+        _check_floating(name, x)
+        return x.shape
+
+    return rule
 
 
 def _cost(x: Tensor, **_: Any) -> Cost:
@@ -51,7 +59,7 @@ _SOFTMAX, _LOG_SOFTMAX = [
     define(
         name=name,
         doc=doc,
-        rule=_rule,
+        rule=_rule(name),
         vjp=vjp,
         keeps=(0,),
         cost=_cost,
@@ -83,8 +91,8 @@ def _logsumexp_vjp(node: Node, g: Tensor) -> Tensor:
     x, dims = node.inputs[0], node.attrs["dims"]
     shape = tuple(1 if d in dims else size for d, size in enumerate(x.shape))
     y = node.output.reshape(shape)
-    finite = _e.where(_e.isfinite(y.detach()), y, 0.0)  # of nothing but -inf: no gradient
-    return g.reshape(shape) * _e.exp(x - finite)
+    nothing = _e.eq(y.detach(), float("-inf"))  # the sum of nothing: no gradient
+    return g.reshape(shape) * _e.exp(x - _e.where(nothing, 0.0, y))
 
 
 _LOGSUMEXP = define(
@@ -105,10 +113,9 @@ _LOGSUMEXP = define(
 
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """Return log(sum(exp(x))) over dimensions, without overflow."""
-    if input._array.dtype.kind != "f":
-        raise DTypeError(f"logsumexp: expected a floating point tensor, got {input.dtype}")
+    _check_floating("logsumexp", input)
     found: Tensor = _LOGSUMEXP(
-        input, dims=_dims.several("logsumexp", dim, input.ndim), keepdim=keepdim
+        input, dims=_dims.several("logsumexp", dim, input.ndim, keepdim), keepdim=keepdim
     )
     return found
 

@@ -1,0 +1,90 @@
+"""What stands beside a tensor in arithmetic, and what may be written into one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tapegrad._core import Var
+from tapegrad.errors import DTypeError
+from tapegrad.tensors import creation
+from tapegrad.tensors.autograd import MODE
+from tapegrad.tensors.base import TensorBase
+from tapegrad.tensors.ops.elementwise import OPERANDS
+
+if TYPE_CHECKING:
+    from tapegrad.tensors.methods import Tensor
+
+
+def other(value: Any) -> Any:
+    """Turn down what is neither number nor tensor; other classes may know what to do."""
+    if isinstance(value, Var) or hasattr(value, "__array__") or _is_builtin(value):
+        raise DTypeError(
+            f"expected a tensor or a number, got {type(value).__module__}."
+            f"{type(value).__name__}; make a tensor of it with tg.tensor or tg.from_numpy"
+        )
+    return NotImplemented
+
+
+def _is_builtin(value: Any) -> bool:
+    return type(value).__module__ == "builtins"
+
+
+def operand(op: str, value: Any) -> Any:
+    """Return a tensor or a number; refuse all else."""
+    if not isinstance(value, OPERANDS):
+        raise DTypeError(
+            f"{op}: expected a tensor or a number, got {type(value).__name__}; "
+            "make a tensor with tg.tensor"
+        )
+    return value
+
+
+def before(x: Tensor, *others: Any) -> Tensor:
+    """Return x as it is before a change in place: a copy where the way back may need it."""
+    wanted = any(isinstance(each, TensorBase) and each._requires_grad for each in (x, *others))
+    return x.clone() if wanted and MODE.enabled else x
+
+
+def into(op: str, x: Tensor, found: Tensor) -> Tensor:
+    """Write a result into x, if its type can hold it."""
+    if "bif".index(found._array.dtype.kind) > "bif".index(x._array.dtype.kind):
+        raise DTypeError(
+            f"{op}: a result of type {found.dtype} cannot be stored in a tensor of {x.dtype}; "
+            "convert that first, as by x.float()"
+        )
+    return x.copy_(found)
+
+
+def scaled(op: str, value: Any, alpha: Any) -> Any:
+    """Return alpha times an operand."""
+    return operand(op, value) if alpha == 1 else operand(op, value) * operand(op, alpha)
+
+
+def only_tensor(op: str, value: Any) -> Any:
+    """Return a tensor; refuse all else."""
+    if not isinstance(value, TensorBase):
+        raise DTypeError(
+            f"{op}: expected a tensor, got {type(value).__name__}; make one with tg.tensor"
+        )
+    return value
+
+
+def truth(op: str, value: Any, like: Tensor) -> Any:
+    """Return what is true as a tensor."""
+    if isinstance(value, TensorBase):
+        kind = value.dtype.name
+    else:
+        kind = "bool" if isinstance(value, (bool, np.bool_)) else type(value).__name__
+    if kind != "bool":
+        raise DTypeError(
+            f"{op}: expected tensors of bool, True or False, got {kind}; there are no operations "
+            "on the bits of whole numbers, x != 0 or x.bool() says which are true"
+        )
+    return value if isinstance(value, TensorBase) else creation.scalar_like(value, like)
+
+
+def no_items() -> list[Tensor]:
+    """Raise for a tensor that cannot be gone over."""
+    raise DTypeError("a tensor without dimensions has no elements to go over; use item()")
