@@ -270,7 +270,7 @@ def _wrong_hook() -> None:
         (lambda: loose.Conv2d(3, 4, (1, 2, 3)), OptionError, "an integer or two"),
         (lambda: loose.Conv2d(3, 4, 3, padding="full"), OptionError, "'same' or 'valid'"),
         (lambda: loose.Conv2d(3, 4, 3, 2, padding="same"), OptionError, "needs stride 1"),
-        (lambda: loose.Conv2d(3, 4, 3, padding_mode="reflect"), OptionError, "padding_mode"),
+        (lambda: loose.Conv2d(3, 4, 3, padding_mode="mirror"), OptionError, "padding_mode"),
         (lambda: loose.BatchNorm2d(3)(ones(2, 3)), ShapeError, "expected 4 dimensions, 3 channels"),
         (lambda: loose.BatchNorm1d(3)(ones(2, 4)), ShapeError, "2 or 3 dimensions, 3 channels"),
         (lambda: loose.LayerNorm("a"), OptionError, "normalized_shape"),

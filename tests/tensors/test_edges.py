@@ -39,6 +39,8 @@ ROWS = (
     *("tt.softmax(x, 1)", "tt.log_softmax(x, 1)", "tt.logsumexp(x, 1)", "tt.logsumexp(x, 0)"),
     *("x.sort(1).values", "x.topk(1, 1).values", "x.norm(dim=1)", "x.norm(1, 0)", "x.nonzero()"),
     *("tt.clamp(x, -1, 1)", "tt.where(x > 0, x, 0)", "x.var(1)", "x.std(0)"),
+    *("x.clamp(min=float('nan'))", "x.clamp(max=x.flip(0))", "x.var(1, correction=3)"),
+    *("x.std(0, correction=9)", "x.any(dim=())", "x.all(dim=())", "tt.where(x)", "x.flip(())"),
     *("F.max_pool2d(x[None, None], 2, 1)", "F.softplus(x)"),
 )
 EMPTY = (

@@ -143,3 +143,39 @@ def _indexed(
 def _place(lib: Any, each: Any, device: tuple[str, ...]) -> Any:
     """Return an item of an index; arrays as tensors."""
     return _on(lib.tt.tensor(each), device) if isinstance(each, np.ndarray) else each
+
+
+def refusals(lib: Any, expressions: list[str], *device: str) -> list[bool]:
+    """Return which expressions raise an error."""
+    return [_refused(lib, each, device) for each in expressions]
+
+
+def _refused(lib: Any, expression: str, device: tuple[str, ...]) -> bool:
+    def tensor(data: Any, **options: Any) -> Any:
+        return _on(lib.tt.tensor(data, **options), device)
+
+    try:
+        eval(expression, {"tt": lib.tt, "F": lib.F, "t": tensor})
+    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+        return True
+    return False
+
+
+def gradients_of(lib: Any, expression: str, given: list[Any], *device: str) -> list[Any]:
+    """Return an expression over x, y and so on, summed, and its gradients by all of them."""
+    leaves = [_on(lib.tt.tensor(each, dtype=lib.tt.float64), device) for each in given]
+    names = {name: x.requires_grad_() for name, x in zip("xyz", leaves, strict=False)}
+    total = eval(expression, {"tt": lib.tt, "F": lib.F, **names}).sum()
+    total.backward()
+    zeros = [lib.tt.zeros_like(x) if x.grad is None else x.grad for x in leaves]
+    return [total.detach().numpy(), *[each.numpy() for each in zeros]]
+
+
+def changed(lib: Any, statement: str, given: list[Any], *device: str) -> list[Any]:
+    """Return what a change of y = x * 1 in place leaves, and the gradients by x and z."""
+    x, z = (_on(lib.tt.tensor(each, dtype=lib.tt.float64), device) for each in given)
+    names = {"x": x.requires_grad_(), "z": z.requires_grad_(), "tt": lib.tt}
+    exec(f"y = x * 1\nsame = y\n{statement}\nassert y is same", names)
+    y: Any = names["y"]
+    gradients = lib.tt.autograd.grad([(y * y).sum()], [x, z], allow_unused=True)
+    return [y.detach().numpy(), *[each.numpy() for each in gradients if each is not None]]

@@ -135,10 +135,20 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
     found = found.astype(bool if name in _COMPARISONS else kind)
     if out is None:
         return found
+    _store(name, found, out)
+    return out
+
+
+def _store(name: str, found: Array, out: Array) -> None:
+    """Write a result into an array that can hold it."""
+    if "bif".index(found.dtype.kind) > "bif".index(out.dtype.kind):
+        raise DTypeError(
+            f"{name}: a result of type {found.dtype} cannot be stored in this array; convert it "
+            "first"
+        )
     if found.shape != out.shape:
         raise ShapeError(f"{name}: the result {found.shape} does not fit into shape {out.shape}")
     out[...] = found
-    return out
 
 
 def _check_signed(name: str, operands: tuple[Any, ...]) -> None:
@@ -565,7 +575,7 @@ class Reference(Backend):
         if out is None:
             return tuple(found)
         for target, source in zip(out, found, strict=True):
-            target[...] = source
+            _store("elementwise", source, target)
         return out
 
     def _run(self, instructions: Any, values: dict[int, Array]) -> None:

@@ -13,6 +13,8 @@ from tapegrad.nn.sizes import Pair, pair
 from tapegrad.tensors import Tensor, empty
 from tapegrad.tensors.dtypes import DType
 
+_PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
+
 
 class Conv2d(Module):
     """Convolution of images (N, C, H, W).
@@ -26,7 +28,8 @@ class Conv2d(Module):
         dilation: Pixels from one that an output sees to the next.
         groups: Into how many parts channels are split that do not see each other.
         bias: Whether there is a bias.
-        padding_mode: "zeros"; there is no other.
+        padding_mode: What the border holds: "zeros", or the image's own pixels by "reflect",
+            "replicate" or "circular" (see `nn.functional.pad`).
         device: Where its parameters live.
         dtype: Of its parameters.
 
@@ -60,7 +63,8 @@ class Conv2d(Module):
         self.dilation = pair("dilation", dilation, 1)
         self.padding = padding if isinstance(padding, str) else pair("padding", padding, 0)
         self.groups = groups
-        self._check(padding_mode)
+        self.padding_mode = padding_mode
+        self._check()
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         if bias:
@@ -69,7 +73,7 @@ class Conv2d(Module):
             self.register_parameter("bias", None)
         self.reset_parameters()
 
-    def _check(self, padding_mode: str) -> None:
+    def _check(self) -> None:
         channels = self.in_channels, self.out_channels
         if self.groups < 1 or any(each < 0 or each % self.groups for each in channels):
             raise OptionError(
@@ -82,10 +86,10 @@ class Conv2d(Module):
             )
         if self.padding == "same" and self.stride != (1, 1):
             raise OptionError(f"Conv2d: padding='same' needs stride 1, got {self.stride}")
-        if padding_mode != "zeros":
+        if self.padding_mode not in _PADDING_MODES:
             raise OptionError(
-                f"Conv2d: expected padding_mode 'zeros', got {padding_mode!r}; "
-                "pad the input with nn.functional.pad"
+                f"Conv2d: expected padding_mode {', '.join(map(repr, _PADDING_MODES))}, got "
+                f"{self.padding_mode!r}"
             )
 
     def reset_parameters(self) -> None:
@@ -94,9 +98,20 @@ class Conv2d(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Convolve images with the layer's kernels."""
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            input, padding = F.pad(input, self._widths(), self.padding_mode), (0, 0)
         return F.conv2d(
-            input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
+
+    def _widths(self) -> list[int]:
+        """Return the border's widths as `pad` takes them: left, right, above, below."""
+        if not isinstance(self.padding, str):
+            return [width for width in self.padding[::-1] for _ in range(2)]
+        seen = [d * (k - 1) for d, k in zip(self.dilation, self.kernel_size, strict=True)]
+        total = seen[::-1] if self.padding == "same" else [0, 0]
+        return [width for each in total for width in (each // 2, each - each // 2)]
 
     def extra_repr(self) -> str:
         """Return the layer's options that are not the default."""
@@ -110,4 +125,5 @@ class Conv2d(Module):
             text += f", dilation={self.dilation}"
         if self.groups != 1:
             text += f", groups={self.groups}"
-        return text if self.bias is not None else text + ", bias=False"
+        text += "" if self.bias is not None else ", bias=False"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"

@@ -99,8 +99,7 @@ def _of_python(op: str, data: Any, array: Any, wanted: Any) -> Any:
         raise _too_large(op, wanted or np.dtype(np.int64))
     if wanted is None:
         wanted = _default(op, array)
-        large = array.dtype.kind == "f" and array.size and np.abs(array).max() >= 2.0**63
-        if large and _are_whole(data):
+        if not _fits(array, np.dtype(np.int64)) and _are_whole(data):
             raise _too_large(op, np.dtype(np.int64))
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"{op}: expected real numbers, got {array.dtype}")
@@ -178,11 +177,17 @@ def _too_large(op: str, kind: Any) -> OptionError:
 
 def _held(op: str, array: Any, kind: Any) -> Any:
     """Return numbers in another type, if that is not one of whole numbers that are too small."""
-    if kind.kind == "i" and array.dtype != kind and array.dtype.kind in "iuf":
-        room = np.iinfo(kind)
-        if not ((array >= room.min) & (array < room.max + 1)).all():
-            raise _too_large(op, kind)
+    if kind.kind == "i" and not _fits(array, kind):
+        raise _too_large(op, kind)
     return array.astype(kind, copy=False)
+
+
+def _fits(array: Any, kind: Any) -> bool:
+    """Tell whether a type of whole numbers can hold all of these, rounded to 0; none is NaN."""
+    if not array.size or array.dtype == kind or array.dtype.kind == "b":
+        return True
+    room = np.iinfo(kind)
+    return bool(room.min <= array.min() and array.max() < room.max + 1)
 
 
 # ---- of one value -------------------------------------------------------------------------------

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from tapegrad import _core, scalar
 from tapegrad._core import Graph, Var, pointwise
 from tapegrad.backends import Backend
-from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
+from tapegrad.errors import GradError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase, wrap
+from tapegrad.tensors.registry import common_device
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -290,7 +291,7 @@ def _check_in_place(name: str, a: Tensor) -> None:
     if a._is_view():
         raise GradError(
             f"{name}: a view cannot be changed in place while gradients are recorded; "
-            "use where, cat or index_put, or work on a copy"
+            "use tg.where or tg.cat, or work on a copy"
         )
 
 
@@ -301,15 +302,7 @@ def _wants_grad(x: Operand) -> bool:
 def _place(name: str, operands: Sequence[Operand]) -> tuple[Backend, str]:
     """Return the common device and number type of operands."""
     tensors = [x for x in operands if isinstance(x, TensorBase)]
-    if not tensors:
-        raise DTypeError(f"{name}: expected at least one tensor, got none")
-    device = tensors[0]._device
-    for x in tensors:
-        if x._device is not device:
-            raise DeviceError(
-                f"{name}: expected tensors of one device, got {device.name} and "
-                f"{x._device.name}; move one with .to({device.name!r})"
-            )
+    device = common_device(name, tensors)
     wide = any(x._array.dtype.str[1:] == "f8" for x in tensors)
     return device, "float64" if wide else "float32"
 
