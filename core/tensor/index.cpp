@@ -86,6 +86,16 @@ Size gather_items(const View& x, int dim, const View& index, const View& out) {
     return bad.position();
 }
 
+/// A row of bytes; single numbers are copied without a call.
+void copy_row(char* to, const char* from, Size bytes) {
+    if (bytes == 4)
+        std::memcpy(to, from, 4);
+    else if (bytes == 8)
+        std::memcpy(to, from, 8);
+    else
+        std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
 template <class T>
 T added(T a, T b) {
     if constexpr (std::is_same_v<T, bool>)
@@ -150,11 +160,12 @@ Size select_rows(const char* x, const Slab& s, const std::int64_t* index, Size c
     FirstBad bad;
     in_parallel(s.outer * count, s.outer * count * std::max<Size>(s.inner / 4, 1),
                 [&](Size low, Size high) {
+                    Size o = low / count, i = low % count;
                     for (Size row = low; row < high; ++row) {
-                        const std::int64_t k = index[row % count];
-                        if (outside(k, s.n)) return bad.report(row % count);
-                        std::memcpy(out + row * s.inner, x + (row / count * s.n + k) * s.inner,
-                                    static_cast<std::size_t>(s.inner));
+                        const std::int64_t k = index[i];
+                        if (outside(k, s.n)) return bad.report(i);
+                        copy_row(out + row * s.inner, x + (o * s.n + k) * s.inner, s.inner);
+                        if (++i == count) i = 0, ++o;
                     }
                 });
     return bad.position();

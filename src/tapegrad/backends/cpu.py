@@ -76,43 +76,69 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
 # ---- indices ------------------------------------------------------------------------------------
 
 
+def _take(x: Array, index: Any) -> Array:
+    """Return the elements at lists of places.
+
+    Slices along one dimension that is not the first have a kernel, as NumPy lays them out in
+    another order.
+    """
+    places, dim = index[-1], len(index) - 1
+    single = dim and all(isinstance(each, slice) for each in index[:-1])
+    if not single or dim >= x.ndim or places.dtype.kind == "b" or not x.flags.c_contiguous:
+        return views.take(x, index, _copy)
+    rows = _tensor.index_select(x, dim, _counted(places, x.shape[dim]).reshape(-1))
+    return rows.reshape(*x.shape[:dim], *places.shape, *x.shape[dim + 1 :])
+
+
 def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
     """Add rows to zeros: dimensions with lists side by side are one, else they come first."""
-    lists = _lists(index)
+    lists, sizes = _lists(index, shape)
     dims = list(lists)
     first = dims[0] if dims[-1] - dims[0] == len(dims) - 1 else 0
-    rest = [d for d in range(len(shape)) if d not in lists]
+    rest = [d for d in range(len(sizes)) if d not in lists]
     order = [*rest[:first], *dims, *rest[first:]]
-    sizes = [math.prod([shape[d] for d in each]) for each in (rest[:first], dims, rest[first:])]
-    places = _row_numbers(lists, shape)
-    rows = x.reshape(sizes[0], places.size, sizes[2])
-    out = _tensor.index_add(_zeros(tuple(sizes), x.dtype), 1, places.reshape(-1), rows)
-    moved = out.reshape([shape[d] for d in order])
-    return moved.transpose([order.index(d) for d in range(len(shape))])
+    parts = [math.prod([sizes[d] for d in each]) for each in (rest[:first], dims, rest[first:])]
+    places = _row_numbers(lists, sizes)
+    rows = x.reshape(parts[0], places.size, parts[2])
+    out = _tensor.index_add(_zeros(tuple(parts), x.dtype), 1, places.reshape(-1), rows)
+    moved = out.reshape([sizes[d] for d in order])
+    return moved.transpose([order.index(d) for d in range(len(sizes))]).reshape(shape)
 
 
-def _lists(index: Any) -> dict[int, Array]:
-    """Return the lists of places of an index by their dimensions; a mask has one for each."""
-    found: dict[int, Array] = {}
-    d = 0
+def _lists(index: Any, shape: tuple[int, ...]) -> tuple[dict[int, Array], list[int]]:
+    """Return lists of places by dimension, and the sizes: those below a mask are one."""
+    lists: dict[int, Array] = {}
+    sizes: list[int] = []
+    left = list(shape)
     for each in index:
-        if isinstance(each, slice):
-            d += 1
-            continue
-        for places in each.nonzero() if each.dtype.kind == "b" else (each,):
-            found[d] = places
-            d += 1
-    return found
+        width = 1 if isinstance(each, slice) or each.dtype.kind != "b" else each.ndim
+        size = math.prod(left[:width])
+        if not isinstance(each, slice):
+            truth = each.dtype.kind == "b"
+            lists[len(sizes)] = each.reshape(-1).nonzero()[0] if truth else _counted(each, size)
+        sizes.append(size)
+        left = left[width:]
+    return lists, sizes + left
 
 
-def _row_numbers(lists: dict[int, Array], shape: tuple[int, ...]) -> Array:
+def _counted(places: Array, size: int) -> Array:
+    """Return places counted from the first; -1 is the last."""
+    if not _tensor.reduce("any", pointwise.map2(_LT, places, 0), tuple(range(places.ndim)), False):
+        return places
+    return pointwise.select(
+        pointwise.map2(_LT, places, 0), pointwise.map2(_ADD, places, size), places
+    )
+
+
+def _row_numbers(lists: dict[int, Array], sizes: list[int]) -> Array:
     """Return places in several dimensions as places in all of them, counted in C order."""
     flat: Any = None
     for d, places in lists.items():
-        negative = pointwise.map2(_LT, places, 0)
-        known = pointwise.select(negative, pointwise.map2(_ADD, places, shape[d]), places)
-        before = 0 if flat is None else pointwise.map2(_MUL, flat, shape[d])
-        flat = pointwise.map2(_ADD, known, before)
+        flat = (
+            places
+            if flat is None
+            else pointwise.map2(_ADD, pointwise.map2(_MUL, flat, sizes[d]), places)
+        )
     return flat
 
 
@@ -226,6 +252,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "min_dim": _extreme("min"),
     "cumsum": _along(_cumsum),
     "sort": _sort,
+    "take": _take,
     "put_add": _put_add,
     "gather": lambda x, index, dim: _tensor.gather(x, dim, index),
     "scatter_add": lambda x, index, y, dim: _tensor.scatter_add(x, dim, index, y),

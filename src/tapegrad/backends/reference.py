@@ -477,6 +477,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "min_dim": _extreme("min"),
     "cumsum": _cumsum,
     "sort": _sort,
+    "take": lambda x, index: views.take(x, index, np.ascontiguousarray),
     "put_add": _put_add,
     "gather": _gather,
     "scatter_add": _scatter_add,

@@ -22,10 +22,10 @@ class Memory(NamedTuple):
     write: Callable[..., None]
 
 
-def take(x: Array, index: Any) -> Array:
+def take(x: Array, index: Any, copy: Callable[[Array], Array]) -> Array:
     """Return the elements at lists of places, or of a mask, in order."""
     found = x[index]
-    return found if found.flags.c_contiguous else found.copy()
+    return found if found.flags.c_contiguous else copy(found)
 
 
 def unslice(x: Array, index: Any, shape: tuple[int, ...], memory: Memory) -> Array:
@@ -104,7 +104,6 @@ def kernels(memory: Memory) -> dict[str, Any]:
         "expand": expand,
         "slice": lambda x, index: x[index],
         "unslice": lambda x, index, shape: unslice(x, index, shape, memory),
-        "take": take,
         "place": lambda x, y, slices, places: place(x, y, slices, places, memory),
         "write": lambda x, y, places: write(x, y, places, memory),
         "fill": memory.fill,

@@ -99,7 +99,7 @@ def _of_python(op: str, data: Any, array: Any, wanted: Any) -> Any:
         raise _too_large(op, wanted or np.dtype(np.int64))
     if wanted is None:
         wanted = _default(op, array)
-        if not _fits(array, np.dtype(np.int64)) and _are_whole(data):
+        if array.dtype.kind == "f" and array.size and _are_whole(data):
             raise _too_large(op, np.dtype(np.int64))
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"{op}: expected real numbers, got {array.dtype}")

@@ -170,7 +170,9 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     """Write into x[index] in place."""
     from tapegrad.tensors.creation import scalar_like
 
-    slices, places = _split(index, input._array.ndim)
+    slices, places = plain_index(index), None
+    if slices is None:
+        slices, places = _split(index, input._array.ndim)
     source = _without_ones(scalar_like(value, input))
     device = common_device("x[...] = y", (input, source))
     wanted = input._requires_grad or (source._requires_grad and input.is_floating_point())
@@ -204,11 +206,9 @@ def _check_target(target: Any, source: Tensor | None) -> None:
             "x[...] = y: x cannot be written, as elements of an expanded view stand for several; "
             "write into x.clone()"
         )
-    have = target.shape
-    if source is not None and _dims.broadcast("x[...] = y", have, source._array.shape) != have:
-        raise ShapeError(
-            f"x[...] = y: expected y to broadcast to {have}, got shape {source._array.shape}"
-        )
+    given = source._array.shape if source is not None else ()
+    if given and _dims.broadcast("x[...] = y", target.shape, given) != target.shape:
+        raise ShapeError(f"x[...] = y: expected y to broadcast to {target.shape}, got {given}")
 
 
 def _recorded_setitem(x: Tensor, slices: Any, places: Any, source: Tensor) -> None:

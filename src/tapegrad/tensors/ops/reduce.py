@@ -9,8 +9,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tapegrad import _core
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
@@ -288,14 +290,20 @@ def std(
     correction: Any = None,
 ) -> Tensor:
     """Return the standard deviation over dimensions; at 0 its gradient is 0."""
-    found = var(input, dim, unbiased, keepdim, correction=correction)
-    return _rooted(found, 0.5) if found._requires_grad else _e.sqrt(found)
+    found: Tensor = _root(var(input, dim, unbiased, keepdim, correction=correction))
+    return found
 
 
-def _rooted(x: Tensor, power: float) -> Tensor:
-    """Return a root, whose gradient at 0 is 0."""
-    nothing = _e.eq(x, 0)
-    return _e.where(nothing, 0.0, _e.pow(_e.where(nothing, 1.0, x), power))
+@elementwise
+def _root(x: Any) -> Any:
+    f = _core.functions
+    return f.where(f.gt(x, 0.0), f.sqrt(x), 0.0 * x)
+
+
+@elementwise
+def _power(x: Any, exponent: Any) -> Any:
+    f = _core.functions
+    return f.where(f.gt(x, 0.0), f.pow(x, exponent), 0.0 * x)
 
 
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -409,7 +417,8 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) 
     if power == 1.0:
         return sum(_e.abs(input), dim, keepdim)
     total = sum(_e.pow(_e.abs(input), power), dim, keepdim)
-    return _rooted(total, 1 / power)
+    found: Tensor = _root(total) if power == 2.0 else _power(total, 1 / power)
+    return found
 
 
 def cumsum(input: Tensor, dim: int) -> Tensor:
