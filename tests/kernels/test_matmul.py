@@ -45,6 +45,30 @@ def test_matmul(sizes: tuple[int, int, int], dtype: Any) -> None:
         close(_tensor.matmul(laid_out(a, left), laid_out(b, right)), expected, k)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((3, 4), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 1, 3, 4), (5, 4, 1)),
+        ((3, 0), (0, 2)),
+        ((0, 3), (3, 2)),
+        ((70, 40), (40, 50)),
+    ],
+)
+def test_whole_numbers_are_multiplied_exactly_and_wrap_around(
+    left: tuple[int, ...], right: tuple[int, ...], dtype: Any
+) -> None:
+    random, room = np.random.default_rng(3), np.iinfo(dtype)
+    a, b = (random.integers(room.min, room.max, shape, dtype) for shape in (left, right))
+    expected = a @ b
+    for first, second in product(LAYOUTS, LAYOUTS):
+        found = _tensor.matmul(laid_out(a, first), laid_out(b, second))
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(
     ("left", "right"),

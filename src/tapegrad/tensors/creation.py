@@ -96,7 +96,9 @@ def _of_python(op: str, data: Any, array: Any, wanted: Any) -> Any:
     NumPy makes other things of whole numbers beyond 64 bits: beside smaller ones even floats.
     """
     if array.dtype.kind == "O" and _are_whole(array.ravel().tolist()):
-        raise _too_large(op, wanted or np.dtype(np.int64))
+        if wanted is None or wanted.kind == "i":
+            raise _too_large(op, wanted or np.dtype(np.int64))
+        return array.astype(wanted)
     if wanted is None:
         wanted = _default(op, array)
         if array.dtype.kind == "f" and array.size and _are_whole(data):
@@ -130,21 +132,22 @@ def _default(op: str, array: Any) -> Any:
     raise DTypeError(f"{op}: expected numbers, got {array.dtype}")
 
 
-def scalar_like(value: Any, like: Tensor) -> Tensor:
+def scalar_like(op: str, value: Any, like: Tensor) -> Tensor:
     """Return a number as a tensor without dimensions on the device of another; tensors as is."""
     if isinstance(value, TensorBase):
         return value  # type: ignore[return-value]
     place = like._device
     if type(value) is float and like._array.dtype.kind == "f":
         return wrap(place.from_numpy(np.array(value, like._array.dtype)), place)
-    kind, own = like._array.dtype, _number("x", value)
+    kind = like._array.dtype
+    own = _number(op, value, kind)
     if own.dtype.kind == "f" and kind.kind != "f":
         kind = np.dtype(np.float32)
     elif own.dtype.kind == "b" and kind.kind != "f":
         kind = own.dtype
     elif own.dtype.kind in "iu" and kind.kind == "b":
         kind = np.dtype(np.int64)
-    return wrap(place.from_numpy(_held("x", own, kind)), place)
+    return wrap(place.from_numpy(_held(op, own, kind)), place)
 
 
 def number_like(op: str, value: Any, like: Tensor) -> Tensor:
@@ -153,13 +156,16 @@ def number_like(op: str, value: Any, like: Tensor) -> Tensor:
         found: Tensor = value.to(like.dtype)  # type: ignore[attr-defined]
         return found
     place, kind = like._device, like._array.dtype
-    return wrap(place.from_numpy(_held(op, _number(op, value), kind)), place)
+    return wrap(place.from_numpy(_held(op, _number(op, value, kind), kind)), place)
 
 
-def _number(op: str, value: Any) -> Any:
+def _number(op: str, value: Any, kind: Any) -> Any:
+    """Return a number as an array; floating point types take whole numbers beyond 64 bits."""
     number = np.asarray(value) if isinstance(value, (int, float, np.generic)) else None
-    if number is not None and number.dtype.kind == "O":
-        raise _too_large(op, np.dtype(np.int64))
+    if isinstance(value, int) and number is not None and number.dtype.kind == "O":
+        if kind.kind != "f" or not -1e308 < value < 1e308:
+            raise _too_large(op, np.dtype(np.int64))
+        return np.asarray(float(value))
     if number is None or number.dtype.kind not in "biuf":
         raise DTypeError(
             f"{op}: expected a number or a tensor, got {type(value).__name__}; "

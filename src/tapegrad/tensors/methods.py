@@ -274,7 +274,7 @@ class Tensor(TensorBase):
 
     def size(self, dim: int | None = None) -> Any:
         """Return the shape, or the size of one dimension."""
-        return self.shape if dim is None else self.shape[_dims.one("size", dim, self.ndim)]
+        return self.shape if dim is None else self.shape[_dims.own("size", dim, self.ndim)]
 
     def t(self) -> Tensor:
         """Return a matrix with rows and columns exchanged; a vector as it is."""

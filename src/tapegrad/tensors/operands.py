@@ -82,7 +82,7 @@ def truth(op: str, value: Any, like: Tensor) -> Any:
             f"{op}: expected tensors of bool, True or False, got {kind}; there are no operations "
             "on the bits of whole numbers, x != 0 or x.bool() says which are true"
         )
-    return value if isinstance(value, TensorBase) else creation.scalar_like(value, like)
+    return value if isinstance(value, TensorBase) else creation.scalar_like(op, value, like)
 
 
 def no_items() -> list[Tensor]:

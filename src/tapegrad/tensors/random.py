@@ -82,6 +82,10 @@ def manual_seed(seed: int) -> Generator:
     return DEFAULT.manual_seed(seed)
 
 
+#: What users call the kernels.
+_NAMES = {"uniform": "rand", "normal": "randn", "integers": "randint", "mask": "dropout"}
+
+
 def _drawn(
     kernel: str,
     size: tuple[Any, ...],
@@ -92,10 +96,10 @@ def _drawn(
 ) -> Tensor:
     if generator is not None and not isinstance(generator, Generator):
         raise DTypeError(
-            f"expected generator to be a tg.Generator, got {type(generator).__name__}; "
-            "sizes in several dimensions are given one by one or as a tuple"
+            f"{_NAMES[kernel]}: expected generator to be a tg.Generator, got "
+            f"{type(generator).__name__}; make one with tg.Generator(seed)"
         )
-    shape = _dims.shape(kernel, size)
+    shape = _dims.shape(_NAMES[kernel], size)
     place = find_device(device if device is not None else "cpu")
     seed, offset = (generator or DEFAULT).take(math.prod(shape))
     array = place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options)
@@ -148,7 +152,7 @@ def randint(
         raise OptionError(f"randint: expected numbers of 64 bits, got {low} and {high}")
     if high <= low:
         raise OptionError(f"randint: expected low < high, got {low} and {high}")
-    found = _drawn("integers", (tuple(size),), device, False, generator, low=low, high=high)
+    found = _drawn("integers", (size,), device, False, generator, low=low, high=high)
     return found.to(as_dtype(dtype or int64))
 
 

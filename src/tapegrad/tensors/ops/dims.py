@@ -26,6 +26,7 @@ __all__ = [
     "named",
     "one",
     "order",
+    "own",
     "pair",
     "reduced",
     "reshaped",
@@ -39,6 +40,15 @@ def named(op: str, dim: Any, ndim: int, keepdim: Any = False) -> tuple[int, ...]
     if isinstance(dim, (tuple, list)) and not dim:
         return ()
     return several(op, dim, ndim, keepdim)
+
+
+def own(op: str, dim: Any, ndim: int) -> int:
+    """Return a dimension that a tensor has; one without any has none to name."""
+    if not ndim:
+        raise ShapeError(
+            f"{op}: expected at least one dimension, got a tensor without any; use x.reshape(1)"
+        )
+    return one(op, dim, ndim)
 
 
 def reduced(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:

@@ -310,7 +310,7 @@ def _alike(condition: Tensor, a: Any, b: Any) -> tuple[Tensor, Tensor]:
     tensors: list[Any] = [x for x in (a, b, condition) if isinstance(x, TensorBase)]
     if not tensors:
         raise DTypeError(f"where: expected a tensor as condition, got {type(condition).__name__}")
-    return scalar_like(a, tensors[0]), scalar_like(b, tensors[0])
+    return scalar_like("where", a, tensors[0]), scalar_like("where", b, tensors[0])
 
 
 @composite(Sample((3, 4), Draw((4,), 0, 2, "bool"), value=-1.5))
@@ -339,6 +339,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
     if min is None and max is None:
         raise DTypeError("clamp: expected min, max or both, got neither")
+    for bound in (min, max):
+        if bound is not None and not isinstance(bound, OPERANDS):
+            raise _no_operands("clamp", input, bound)
     if any(_is_nan(bound) for bound in (min, max)):
         return _plain_add(mul(input, 0), math.nan)
     if input.is_floating_point() and _is_real(min) and _is_real(max):

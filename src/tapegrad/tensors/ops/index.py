@@ -173,7 +173,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     slices, places = plain_index(index), None
     if slices is None:
         slices, places = _split(index, input._array.ndim)
-    source = _without_ones(scalar_like(value, input))
+    source = _without_ones(scalar_like("x[...] = y", value, input))
     device = common_device("x[...] = y", (input, source))
     wanted = input._requires_grad or (source._requires_grad and input.is_floating_point())
     try:
@@ -183,6 +183,8 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         target = input._array if slices is None else input._array[slices]
         _check_target(target, source if places is None else None)
         device.kernels["write"](target, source._array, places=places)
+    except IndexError as error:
+        raise IndexError(f"x[...] = y: {error}, shape {input.shape}") from None
     except ValueError as error:
         if isinstance(error, TapegradError):
             raise
@@ -228,7 +230,7 @@ def _recorded_setitem(x: Tensor, slices: Any, places: Any, source: Tensor) -> No
 def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     from tapegrad.tensors.creation import scalar_like
 
-    kept: Tensor = _PLACE(g, scalar_like(0.0, g), **node.attrs)
+    kept: Tensor = _PLACE(g, scalar_like("place", 0.0, g), **node.attrs)
     return kept, _chosen(g, **node.attrs) if node.needs[1] else None
 
 
@@ -291,7 +293,7 @@ _SCATTER_ADD = define(
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return x[i, index[i, j]] for dim 1, and so on: one element per index."""
-    found: Tensor = _GATHER(input, index, dim=_dims.one("gather", dim, input.ndim))
+    found: Tensor = _GATHER(input, index, dim=_dims.own("gather", dim, input.ndim))
     return found
 
 
@@ -301,7 +303,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
         raise DTypeError(f"scatter_add: expected src of {input.dtype}, got {src.dtype}")
     if src.shape != index.shape:
         raise ShapeError(f"scatter_add: expected src of shape {index.shape}, got {src.shape}")
-    found: Tensor = _SCATTER_ADD(input, index, src, dim=_dims.one("scatter_add", dim, input.ndim))
+    found: Tensor = _SCATTER_ADD(input, index, src, dim=_dims.own("scatter_add", dim, input.ndim))
     return found
 
 
@@ -347,7 +349,7 @@ _INDEX_ADD: Op = define(
 
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return slices of x along a dimension, one per index."""
-    found: Tensor = _INDEX_SELECT(input, index, dim=_dims.one("index_select", dim, input.ndim))
+    found: Tensor = _INDEX_SELECT(input, index, dim=_dims.own("index_select", dim, input.ndim))
     return found
 
 

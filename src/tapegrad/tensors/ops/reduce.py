@@ -334,12 +334,19 @@ def _filled(op: str, x: Tensor, dims: tuple[int, ...]) -> tuple[int, ...]:
     return dims
 
 
+def _place(op: str, dim: Any, ndim: int, keepdim: Any) -> int:
+    """Return one dimension; `keepdim` is looked at as with several."""
+    if not isinstance(keepdim, bool):
+        _dims.several(op, None, ndim, keepdim)
+    return _dims.one(op, dim, ndim)
+
+
 def _extreme(
     name: str, op: Any, whole: Callable[..., Tensor], x: Tensor, dim: Any, keepdim: bool
 ) -> Any:
     if dim is None:
         return whole(x)
-    place = _dims.one(name, dim, x.ndim)
+    place = _place(name, dim, x.ndim, keepdim)
     _filled(name, x, (place,))
     return Extreme(*op(x, dim=place, keepdim=keepdim))
 
@@ -369,7 +376,7 @@ def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
         _filled(name, x, tuple(range(x.ndim)))
         found: Tensor = op(x.detach().reshape(-1), dim=0, keepdim=False)[1]
         return found.reshape((1,) * x.ndim) if keepdim else found
-    place = _dims.one(name, dim, x.ndim)
+    place = _place(name, dim, x.ndim, keepdim)
     _filled(name, x, (place,))
     indices: Tensor = op(x.detach(), dim=place, keepdim=keepdim)[1]
     return indices

@@ -20,15 +20,6 @@ if TYPE_CHECKING:
 _FREE = Cost(0, 0)
 
 
-def _own(op: str, dim: Any, x: Tensor) -> int:
-    """Return a dimension that a tensor has; one without any has none to name."""
-    if not x._array.ndim:
-        raise ShapeError(
-            f"{op}: expected at least one dimension, got a tensor without any; use x.reshape(1)"
-        )
-    return _dims.one(op, dim, x._array.ndim)
-
-
 # ---- views --------------------------------------------------------------------------------------
 
 _RESHAPE = define(
@@ -160,7 +151,7 @@ def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
 )
 def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     """Return x with one dimension as several; one of their sizes may be -1."""
-    place = _own("unflatten", dim, input)
+    place = _dims.own("unflatten", dim, input.ndim)
     parts = _dims.reshaped((input.shape[place],), (sizes,))
     return reshape(input, (*input.shape[:place], *parts, *input.shape[place + 1 :]))
 
@@ -172,7 +163,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Return a view with dimensions at other places, and the others in the order they had."""
     given = [each if isinstance(each, (tuple, list)) else (each,) for each in (source, destination)]
-    places, targets = ([_dims.one("movedim", d, input.ndim) for d in each] for each in given)
+    places, targets = ([_dims.own("movedim", d, input.ndim) for d in each] for each in given)
     if len(places) != len(targets) or len(set(places)) + len(set(targets)) != 2 * len(places):
         raise ShapeError(
             f"movedim: expected as many different places as dimensions, got {source} and "
@@ -190,7 +181,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 @composite(Sample((5, 3), dim=0, start=1, length=3))
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """Return a view of `length` elements along a dimension."""
-    place = _own("narrow", dim, input)
+    place = _dims.own("narrow", dim, input.ndim)
     if not 0 <= start <= start + length <= input.shape[place]:
         raise ShapeError(
             f"narrow: elements {start} to {start + length} do not lie within "
@@ -206,7 +197,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 )
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of parts along a dimension: of one size, or of the sizes listed."""
-    place = _own("split", dim, tensor)
+    place = _dims.own("split", dim, tensor.ndim)
     total = tensor.shape[place]
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
@@ -229,7 +220,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of at most `chunks` parts of one size along a dimension."""
     if chunks < 1:
         raise ShapeError(f"chunk: expected at least one part, got {chunks}")
-    size = input.shape[_own("chunk", dim, input)]
+    size = input.shape[_dims.own("chunk", dim, input.ndim)]
     if not size:
         return split(input, [0] * chunks, dim)
     return split(input, max(-(-size // chunks), 1), dim)
@@ -239,7 +230,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
     have = input._array.shape
-    place = _own("unbind", dim, input)
+    place = _dims.own("unbind", dim, input.ndim)
     before = (slice(None),) * place
     return tuple([input[(*before, i)] for i in range(have[place])])
 
@@ -266,7 +257,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     if len(moves) != len(places):
         raise ShapeError(f"roll: expected a shift per dimension, got {shifts} for {dims}")
     for shift, dim in zip(moves, places, strict=True):
-        place = _own("roll", dim, input)
+        place = _dims.own("roll", dim, input.ndim)
         size = input.shape[place]
         if size and shift % size:
             parts = split(input, [size - shift % size, shift % size], place)
@@ -343,7 +334,7 @@ def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Te
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
         raise DTypeError(f"repeat_interleave: expected a whole number of repeats, got {repeats!r}")
     flat = flatten(input) if dim is None else input
-    place = 0 if dim is None else _dims.one("repeat_interleave", dim, input.ndim)
+    place = 0 if dim is None else _dims.own("repeat_interleave", dim, input.ndim)
     shape = (*flat.shape[: place + 1], repeats, *flat.shape[place + 1 :])
     return flatten(clone(expand(unsqueeze(flat, place + 1), shape)), place, place + 1)
 

@@ -32,7 +32,7 @@ def _operands(op: str, input: Any, other: Any) -> tuple[Tensor, Tensor, Any]:
             raise DTypeError(f"{op}: expected whole numbers, got {own.dtype}; use x.long()")
     wanted = _e.add(input, other).dtype
     like: Any = input if isinstance(input, TensorBase) else other
-    x, y = (scalar_like(each, like).to("int64") for each in (input, other))
+    x, y = (scalar_like(op, each, like).to("int64") for each in (input, other))
     return x, y, wanted
 
 
