@@ -27,6 +27,13 @@ ARRAYS: dict[str, Any] = {
     "whole": random.integers(-5, 6, (3, 4)),
 }
 EXPRESSIONS = [
+    *("stack[0, :, [0, 1]]", "stack[1, ..., mask[0]]", "stack[classes[1], None, :, small]"),
+    *("whole @ whole.T", "small @ small", "tt.einsum('ij,kj->ik', whole, whole)", "mask & True"),
+    *("F.linear(whole, whole)", "whole.masked_fill(mask, 2.7)", "mask.masked_fill(mask, 0)"),
+    *("whole << 2", "whole >> small[:, None]", "2 << small", "-9 >> classes", "mask << 3"),
+    *("tt.where(mask)", "stack.flip(0, 2)", "tt.cat([row[:0], x, row[:0].double()], 1)"),
+    *("tt.isclose(mask, x > 0)", "tt.cat([row[:0], whole])", "x.any(())", "x[:, :1].squeeze(())"),
+    *("F.pad(image, (1, 2, 0, 1), mode='reflect')", "F.pad(x, (2, -1), mode='circular')"),
     *("tt.add(x, y, alpha=2)", "x.sub(row, alpha=0.5)", "2 - x", "1 / p", "2**x", "p**row", "x**3"),
     *(
         "x**2",

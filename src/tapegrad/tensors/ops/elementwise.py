@@ -401,6 +401,7 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
     """Return which elements differ by at most atol + rtol * |b|, or are the same infinity."""
+    input, other = (x.to("int32") if x._array.dtype.kind == "b" else x for x in (input, other))
     near = le(abs(_plain_sub(input, other)), _plain_add(mul(abs(other), rtol), atol))
     found = maximum(eq(input, other), mul(near, isfinite(other)))
     return maximum(found, mul(isnan(input), isnan(other))) if equal_nan else found
