@@ -173,7 +173,7 @@ def test_functions_are_no_data() -> None:
     [
         (lambda x: (x, x), tg.ShapeError, "expected 1 results, got 2"),
         (lambda x: np.zeros(3), tg.ShapeError, "each of 1 rows, got 3"),
-        (lambda x: "word", ValueError, "could not convert"),
+        (lambda x: "word", tg.DTypeError, "real numbers, got dtype <U4"),
         (lambda x: None, TypeError, "got None"),
         (lambda x: np.zeros(0), tg.ShapeError, "got 0"),
     ],

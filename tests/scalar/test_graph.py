@@ -462,7 +462,7 @@ def test_a_var_as_number_raises_and_names_compile(use: Any, xy: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", [len, iter, lambda x: x // 2, lambda x: x % 2, lambda x: x[0], lambda x: pow(x, 2, 5)]
+    "use", [len, iter, lambda x: x << 2, lambda x: x @ x, lambda x: x[0], lambda x: pow(x, 2, 5)]
 )
 def test_other_protocols_are_type_errors(use: Any, xy: Any) -> None:
     with pytest.raises(TypeError):
