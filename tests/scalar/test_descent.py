@@ -572,11 +572,42 @@ def test_ctrl_c_keeps_the_best_point(method: Any) -> None:
         ({"bounds": (1.0, 0.0)}, "low <= high"),
         ({"bounds": (math.nan, 0.0)}, "low <= high"),
         ({"bounds": ("a", "b")}, "bounds"),
+        ({"bounds": ("0", "1")}, "bounds"),
+        ({"lr": "a"}, "finite lr"),
+        ({"method": "lbfgs", "lr": 0.1}, "lr is an option of method 'sgd', 'momentum' or 'adam'"),
+        ({"method": "lm", "lr": 0.1}, "lr"),
+        ({"method": "sgd", "betas": (0.5, 0.5)}, "betas is an option of method 'adam'"),
+        ({"method": "lbfgs", "eps": 1e-3}, "eps"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(tg.OptionError, match=message):
         valley().minimize(start(), **options)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.float16])
+def test_options_may_be_numbers_of_numpys(number: Any) -> None:
+    plain: dict[str, Any] = {"lr": 1e-3, "momentum": 0.5, "gtol": 1e-3, "ftol": 0.0, "target": 1.0}
+    given = {name: number(value) for name, value in plain.items()}
+    same = {name: float(value) for name, value in given.items()}
+    found, wanted = (
+        valley().minimize(start(), "momentum", steps=np.int64(50), patience=np.int32(9), **options)
+        for options in (given, same)
+    )
+    assert (found.x.tobytes(), found.reason) == (wanted.x.tobytes(), wanted.reason)
+    betas = (number(0.5), number(0.75))
+    assert valley().minimize(start(), betas=betas, target=np.int64(10**6)).reason == "target"
+
+
+def test_none_is_no_bound() -> None:
+    program = valley()
+    for loose, meant in (
+        ((None, 0.5), (-math.inf, 0.5)),
+        ((0.1, None), (0.1, math.inf)),
+        (([None, 0.0, None, 0.2], None), ([-math.inf, 0.0, -math.inf, 0.2], math.inf)),
+    ):
+        found, wanted = (program.minimize(start(), "lbfgs", bounds=each) for each in (loose, meant))
+        assert found.x.tolist() == wanted.x.tolist()
 
 
 def test_bounds_of_the_wrong_shape_are_refused() -> None:

@@ -165,7 +165,8 @@ def _logaddexp(a: Any, b: Any) -> Any:
     larger = functions.where(first, a, b)
     below = functions.where(first, functions.neg(off), off)
     found = functions.add(larger, functions.softplus(below))
-    return functions.where(functions.eq(off, off), found, functions.add(a, b))
+    alike = functions.mul(0.5, functions.add(a, b))
+    return functions.where(functions.eq(off, off), found, alike)
 
 
 def _divmod(a: Any, b: Any) -> tuple[Any, Any]:

@@ -22,7 +22,7 @@ Step: TypeAlias = Callable[[Tree, Tree], tuple[Tree, Tree]]
 
 
 #: More steps than a loop can have.
-STEPS = 2**32
+STEPS = 2**32 - 1
 
 
 def scan(
@@ -77,19 +77,18 @@ def scan(
     next_carry, y = _called(step, _rebuilt(carry, held), rows.arguments(held))
     _same_structure(carry, next_carry)
     ends = [*_leaves(next_carry, "scan: the step's carry"), *_leaves(y, "scan: the step's y")]
-    results = iter(
-        _core.record_scan(
-            arguments,
-            [as_var(graph, end, "scan: got") for end in ends],
-            [as_var(graph, leaf, "scan: got") for leaf in leaves],
-            [as_var(graph, each, "scan: got") for each in rows.operands()],
-            rows.table(),
-            rows.steps,
-            limit,
+    made = [as_var(graph, end, "scan: got") for end in ends]
+    if not arguments:  # nothing differs from step to step
+        found = made * rows.steps
+    elif not made:
+        found = []
+    else:
+        starts = [as_var(graph, leaf, "scan: got") for leaf in leaves]
+        operands = [as_var(graph, each, "scan: got") for each in rows.operands()]
+        found = _core.record_scan(
+            arguments, made, starts, operands, rows.table(), rows.steps, limit
         )
-        if arguments and ends
-        else ()
-    )
+    results = iter(found)
     last = _rebuilt(carry, results)
     return last, _stacked(y, list(results), rows.steps)
 
@@ -190,7 +189,7 @@ def _row_array(rows: Any) -> NDArray[Any]:
 
 
 def _kind(value: Any) -> str:
-    return f"rows of several lengths ({value!r})" if np.iterable(value) else type(value).__name__
+    return "rows of several lengths" if isinstance(value, list | tuple) else type(value).__name__
 
 
 def _width(array: NDArray[Any]) -> int:

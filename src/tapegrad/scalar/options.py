@@ -11,7 +11,7 @@ from tapegrad.scalar.nodes import is_number
 
 
 def whole(what: str, number: Any, least: int, limit: int = 2**63) -> int:
-    """Return a count as an int, if it is one, from `least` to below `limit`, a power of two.
+    """Return a count as an int, if it is one, from `least` to below `limit`.
 
     `what` names call and option, as "minimize: expected steps".
     """
@@ -22,7 +22,10 @@ def whole(what: str, number: Any, least: int, limit: int = 2**63) -> int:
     if count < least:
         raise OptionError(f"{what} of at least {least}, got {count}")
     if count >= limit:
-        raise OptionError(f"{what} below 2**{limit.bit_length() - 1}, got {count}")
+        power = limit.bit_length() - 1
+        raise OptionError(
+            f"{what} below {f'2**{power}' if limit == 2**power else limit}, got {count}"
+        )
     return count
 
 
