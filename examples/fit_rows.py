@@ -76,9 +76,9 @@ def plot(rows: Floats, fits: list[Fit], title: str, path: Path) -> None:
     curves.plot(*rows[:DRAWN].T, ".", color="0.8", markersize=2, label=f"{DRAWN:,} of the rows")
     times = np.linspace(0, 5, 400)
     curves.plot(times, curve(START, times), ":", color="0.4", label="start")
-    for style, each in zip(("-", "--"), fits, strict=True):
-        curves.plot(times, curve(each.found.x, times), style, label=each.method)
-        errors.plot(np.abs(each.found.x - TRUTH), "o", fillstyle="none", label=each.method)
+    for line, marker, each in zip(("-", "--"), ("o", "x"), fits, strict=True):
+        curves.plot(times, curve(each.found.x, times), line, label=each.method)
+        errors.plot(np.abs(each.found.x - TRUTH), marker, fillstyle="none", label=each.method)
     curves.set(xlabel="time", ylabel="value")
     curves.legend()
     errors.set(xlabel="parameter", ylabel="distance from the truth", yscale="log")

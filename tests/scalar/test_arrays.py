@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
@@ -476,10 +476,10 @@ def test_the_mean_of_equal_numbers_is_that_number(n: int) -> None:
 def test_interp_keeps_nan(sides: dict[str, float]) -> None:
     at = np.array([np.nan, -1.0, 0.0, 0.25, 1.0, 2.0, 3.0, np.inf, -np.inf])
     knots, values = [0.0, 1.0, 2.0], [1.0, 5.0, -3.0]
-    x = tg.Graph().inputs(len(at))
+    x: Any = tg.Graph().inputs(len(at))
     found = tg.compile(list(np.interp(x, knots, values, **sides)))(at)
     np.testing.assert_array_equal(found, np.interp(at, knots, values, **sides))
-    y = tg.Graph().inputs(3)
+    y: Any = tg.Graph().inputs(3)
     mixed = np.interp(at, knots, y, **sides)
     vars_ = [each if isinstance(each, tg.Var) else y[0] * 0 + each for each in mixed]
     np.testing.assert_array_equal(tg.compile(vars_)(values), found)

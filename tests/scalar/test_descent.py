@@ -587,20 +587,21 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message
 
 @pytest.mark.parametrize("number", [np.float32, np.float64, np.float16])
 def test_options_may_be_numbers_of_numpys(number: Any) -> None:
+    program: Any = valley()
     plain: dict[str, Any] = {"lr": 1e-3, "momentum": 0.5, "gtol": 1e-3, "ftol": 0.0, "target": 1.0}
     given = {name: number(value) for name, value in plain.items()}
     same = {name: float(value) for name, value in given.items()}
     found, wanted = (
-        valley().minimize(start(), "momentum", steps=np.int64(50), patience=np.int32(9), **options)
+        program.minimize(start(), "momentum", steps=np.int64(50), patience=np.int32(9), **options)
         for options in (given, same)
     )
     assert (found.x.tobytes(), found.reason) == (wanted.x.tobytes(), wanted.reason)
     betas = (number(0.5), number(0.75))
-    assert valley().minimize(start(), betas=betas, target=np.int64(10**6)).reason == "target"
+    assert program.minimize(start(), betas=betas, target=np.int64(10**6)).reason == "target"
 
 
 def test_none_is_no_bound() -> None:
-    program = valley()
+    program: Any = valley()
     for loose, meant in (
         ((None, 0.5), (-math.inf, 0.5)),
         ((0.1, None), (0.1, math.inf)),
