@@ -243,8 +243,14 @@ nb::list columns(const Compiled& c, const Runner<T>& runner, nb::handle inputs, 
 
 nb::list columns(const Compiled& c, nb::handle inputs, bool sum, std::optional<int> threads) {
     const int count = checked_threads(threads);
-    return std::visit([&](const auto& runner) { return columns(c, *runner, inputs, sum, count); },
-                      c.runner);
+    const auto run = [&](const auto& runner) { return columns(c, *runner, inputs, sum, count); };
+    try {
+        return std::visit(run, c.runner);
+    } catch (const BranchChanged&) {
+        const nb::module_ numpy = nb::module_::import_("numpy");
+        const nb::object aligned = numpy.attr("broadcast_arrays")(*nb::list(inputs));
+        raise_branch_changed(c, "columns", numpy.attr("column_stack")(aligned), {});
+    }
 }
 
 // ---- making and describing --------------------------------------------------------------------

@@ -345,6 +345,10 @@ def test_methods_that_do_not_work_are_named(name: str, arguments: tuple[Any, ...
         (lambda x: np.sum(x, axis=1), r"axis 1 is out of bounds"),
         (lambda x: np.einsum("i->iz", x), r"einsum: expected letters of operands in the result"),
         (lambda x: np.convolve(x.reshape(1, 3), x), r"convolve: expected arrays of one dimension"),
+        (
+            lambda x: np.linalg.outer(x.reshape(1, 3), x),
+            r"linalg.outer: expected arrays of one dim",
+        ),
         (lambda x: np.vecdot(2.0, x), r"vecdot: expected vectors of one length.*\(\) and \(3,\)"),
         (lambda x: np.vecdot(x, [1.0]), r"vecdot: expected vectors of one length"),
     ],

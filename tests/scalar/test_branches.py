@@ -107,6 +107,9 @@ def test_the_branches_that_are_left_are_told_wherever_it_happens() -> None:
     with pytest.raises(tg.BranchChanged, match=r"profile: 1 of 2 rows") as caught:
         program.profile([[0.5, 2.0], [0.5, 0.5]])
     assert (caught.value.rows, caught.value.branches) == ([1], (second,))
+    with pytest.raises(tg.BranchChanged, match=r"columns: 2 of 3 rows.*rows 0, 2") as caught:
+        program.columns([0.5, np.array([0.1, 5.0, 0.2])])
+    assert (caught.value.rows, caught.value.branches) == ([0, 2], (second,))
 
 
 @pytest.mark.parametrize("method", ["sgd", "lbfgs", "lm"])

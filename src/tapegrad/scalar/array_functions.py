@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -184,7 +185,7 @@ translates(np.cumprod)(_cumulative("cumprod", np.multiply))
 def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round to places behind the point, or before it, as NumPy does: by a power of ten."""
     only("round", {"out": out})
-    scale, array = 10.0 ** abs(decimals), plain(a)
+    scale, array = 10.0 ** abs(operator.index(decimals)), plain(a)
     if not decimals:
         return of_vars(functions.round(array))
     there, back = (functions.mul, functions.div) if decimals > 0 else (functions.div, functions.mul)
@@ -276,9 +277,19 @@ def _inner(a: Any, b: Any) -> Any:
     return _tensordot(first, second, (-1, -1)) if first.ndim and second.ndim else first * second
 
 
-@translates(np.outer, np.linalg.outer)
+@translates(np.outer)
 def _outer(a: Any, b: Any) -> Any:
     return np.ravel(a)[:, None] * np.ravel(b)[None, :]
+
+
+@translates(np.linalg.outer)
+def _outer_of_vectors(a: Any, b: Any) -> Any:
+    if np.ndim(a) != 1 or np.ndim(b) != 1:
+        raise ShapeError(
+            "linalg.outer: expected arrays of one dimension, got shapes "
+            f"{np.shape(a)} and {np.shape(b)}"
+        )
+    return _outer(a, b)
 
 
 @translates(np.tensordot)

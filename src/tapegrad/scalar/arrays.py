@@ -71,7 +71,8 @@ def record_function(function: Any, _: Any, arguments: Iterable[Any], options: An
             raise
     if function not in STRUCTURAL:
         raise unsupported(_name(function))
-    return of_vars(function._implementation(*given, **options))
+    moved = (plain(each) if isinstance(each, Var) else each for each in given)
+    return of_vars(function._implementation(*moved, **options))
 
 
 def _expect_fit(function: Any, own: Elementwise, given: Sequence[Any], options: Any) -> None:
@@ -143,7 +144,7 @@ def reduce(
 
 def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
     """Apply a function to what it gave so far and the next slice."""
-    slices = np.moveaxis(np.asarray(array, dtype=object), axis, 0)
+    slices = np.moveaxis(np.asarray(array, dtype=object), operator.index(axis), 0)
     found = list(slices[:1])
     for each in slices[1:]:
         found.append(function(found[-1], each))
