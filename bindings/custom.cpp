@@ -9,6 +9,7 @@
 
 #include "compiled.h"
 #include "scalar/checks.h"
+#include "text.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -104,14 +105,23 @@ class PythonFunction : public Custom {
                std::size_t count) const {
         if (result == Py_None)
             raise("DTypeError", "custom '" + name + "': expected numbers, got None");
-        nb::object array = nb::steal(
-            PyArray_FROMANY(result, typenum, 0, 1, NPY_ARRAY_CARRAY | NPY_ARRAY_FORCECAST));
-        if (!array.is_valid()) throw nb::python_error();
-        const auto size = static_cast<std::size_t>(PyArray_SIZE(array_of(array)));
-        if (size != count && size != 1)
+        nb::object given = nb::steal(PyArray_FROM_O(result));
+        if (!given.is_valid()) throw nb::python_error();
+        const int type = PyArray_TYPE(array_of(given));
+        if (!(PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) || PyTypeNum_ISBOOL(type)))
+            raise("DTypeError", "custom '" + name + "': expected result " + std::to_string(k) +
+                                    " as real numbers, got dtype " + dtype_text(array_of(given)));
+        const auto size = static_cast<std::size_t>(PyArray_SIZE(array_of(given)));
+        // A number of Python's is a constant; one of NumPy's may well be a sum over the rows.
+        const bool constant = PyFloat_CheckExact(result) || PyLong_Check(result);
+        if ((size != count && !constant) || PyArray_NDIM(array_of(given)) > 1)
             raise("ShapeError", "custom '" + name + "': expected result " + std::to_string(k) +
                                     " with a number for each of " + std::to_string(count) +
-                                    " rows, got " + std::to_string(size));
+                                    " rows, got " + std::to_string(size) + " of shape " +
+                                    shape_text(array_of(given)));
+        nb::object array = nb::steal(
+            PyArray_FROMANY(given.ptr(), typenum, 0, 1, NPY_ARRAY_CARRAY | NPY_ARRAY_FORCECAST));
+        if (!array.is_valid()) throw nb::python_error();
         const T* from = static_cast<const T*>(PyArray_DATA(array_of(array)));
         T* to = lanes<T>(call, 0) + std::size_t{k} * static_cast<std::size_t>(call.width);
         for (std::size_t lane = 0; lane < static_cast<std::size_t>(call.width); ++lane)

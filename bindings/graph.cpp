@@ -75,6 +75,31 @@ PyObject* power_slot(PyObject* a, PyObject* b, PyObject* modulus) {
     });
 }
 
+PyObject* divmod_slot(PyObject* a, PyObject* b) {
+    return guarded([&] {
+        Operand left, right;
+        if (!to_operand(a, left) || !to_operand(b, right)) return not_implemented();
+        return nb::make_tuple(record_binary(Op::floor_divide, left, right),
+                              record_binary(Op::remainder, left, right))
+            .release()
+            .ptr();
+    });
+}
+
+/// What a ufunc of NumPy records: `&`, `|`, `^` and `~` of conditions are rare, and need not be
+/// quick.
+template <class... Operands>
+PyObject* ufunc(const char* name, Operands... operands) {
+    return guarded([&] {
+        return nb::module_::import_("numpy").attr(name)(nb::handle(operands)...).release().ptr();
+    });
+}
+
+PyObject* and_slot(PyObject* a, PyObject* b) { return ufunc("bitwise_and", a, b); }
+PyObject* or_slot(PyObject* a, PyObject* b) { return ufunc("bitwise_or", a, b); }
+PyObject* xor_slot(PyObject* a, PyObject* b) { return ufunc("bitwise_xor", a, b); }
+PyObject* invert_slot(PyObject* a) { return ufunc("invert", a); }
+
 PyObject* positive_slot(PyObject* a) {
     Py_INCREF(a);
     return a;
@@ -192,7 +217,14 @@ PyType_Slot var_slots[] = {
     {Py_nb_subtract, reinterpret_cast<void*>(binary_slot<Op::sub>)},
     {Py_nb_multiply, reinterpret_cast<void*>(binary_slot<Op::mul>)},
     {Py_nb_true_divide, reinterpret_cast<void*>(binary_slot<Op::div>)},
+    {Py_nb_floor_divide, reinterpret_cast<void*>(binary_slot<Op::floor_divide>)},
+    {Py_nb_remainder, reinterpret_cast<void*>(binary_slot<Op::remainder>)},
+    {Py_nb_divmod, reinterpret_cast<void*>(divmod_slot)},
     {Py_nb_power, reinterpret_cast<void*>(power_slot)},
+    {Py_nb_and, reinterpret_cast<void*>(and_slot)},
+    {Py_nb_or, reinterpret_cast<void*>(or_slot)},
+    {Py_nb_xor, reinterpret_cast<void*>(xor_slot)},
+    {Py_nb_invert, reinterpret_cast<void*>(invert_slot)},
     {Py_nb_negative, reinterpret_cast<void*>(unary_slot<Op::neg>)},
     {Py_nb_positive, reinterpret_cast<void*>(positive_slot)},
     {Py_nb_absolute, reinterpret_cast<void*>(unary_slot<Op::abs>)},
@@ -518,7 +550,24 @@ void bind_graph(nb::module_& m) {
                     return std::nullopt;
                 return v.graph->input_name(node.a);
             },
-            "The name of an input, or None.");
+            "The name of an input, or None.")
+        // What NumPy's own numbers have, so that code for these runs on Vars.
+        .def_prop_ro(
+            "shape", [](const Var&) { return nb::tuple(); },
+            nb::sig("def shape(self) -> tuple[()]"), "(), as of NumPy's numbers.")
+        .def_prop_ro(
+            "ndim", [](const Var&) { return 0; }, "0, as of NumPy's numbers.")
+        .def_prop_ro(
+            "size", [](const Var&) { return 1; }, "1, as of NumPy's numbers.")
+        .def_prop_ro(
+            "dtype",
+            [](const Var&) {
+                return nb::steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_OBJECT)));
+            },
+            nb::sig("def dtype(self) -> numpy.dtype[numpy.object_]"), "That of arrays of Vars.")
+        .def_prop_ro(
+            "T", [](nb::handle self) { return nb::borrow(self); }, nb::sig("def T(self) -> Var"),
+            "Itself, as of NumPy's numbers.");
     // Methods let NumPy's functions work on arrays of Vars: np.exp calls .exp() of each element.
 #define OP1(name, pace, domain, ulp, doc, oracle, value, da)                                   \
     var.def(                                                                                   \

@@ -4,15 +4,27 @@
 #include <nanobind/stl/string.h>
 
 namespace tapegrad::bindings {
+namespace {
 
-void raise_branch_changed(const Compiled& c, nb::handle points, const Shared& shared) {
-    nb::module_ branches = nb::module_::import_("tapegrad.scalar.branches");
+nb::module_ branch_errors() { return nb::module_::import_("tapegrad.scalar.branches"); }
+
+[[noreturn]] void raise_error(const nb::object& error) {
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+    throw nb::python_error();
+}
+
+}  // namespace
+
+void raise_branch_changed(const Compiled& c, const char* what, nb::handle points,
+                          const Shared& shared) {
     nb::dict values;
     for (std::size_t i = 0; i < shared.is.size(); ++i)
         if (shared.is[i]) values[nb::int_(i)] = shared.values[i];
-    nb::object error = branches.attr("changed")(nb::find(c), points, values);
-    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
-    throw nb::python_error();
+    raise_error(branch_errors().attr("changed")(nb::find(c), points, values, what));
+}
+
+void raise_branch_changed(const Compiled& c, const BranchChanged& changed, nb::handle points) {
+    raise_error(branch_errors().attr("changed_at")(nb::find(c), points, decoded(changed.what())));
 }
 
 nb::list branches(const Compiled& c) {

@@ -6,17 +6,22 @@
 
 namespace tapegrad::bindings {
 
-/// Raises tapegrad's BranchChanged with the rows of `points` that would take another branch;
-/// shared inputs are no columns of these.
-[[noreturn]] void raise_branch_changed(const Compiled& c, nb::handle points, const Shared& shared);
+/// Raises tapegrad's BranchChanged with the rows of `points` that would take another branch, and
+/// the branches they leave; shared inputs are no columns of these. `what` is what was called.
+[[noreturn]] void raise_branch_changed(const Compiled& c, const char* what, nb::handle points,
+                                       const Shared& shared);
+/// The same for points that are no rows of the caller's: one, or those of a descent.
+[[noreturn]] void raise_branch_changed(const Compiled& c, const BranchChanged& changed,
+                                       nb::handle points);
 
 /// Does what evaluates a program at many points.
 template <class Body>
-auto with_branches(const Compiled& c, nb::handle points, const Shared& shared, Body body) {
+auto with_branches(const Compiled& c, const char* what, nb::handle points, const Shared& shared,
+                   Body body) {
     try {
         return body();
     } catch (const BranchChanged&) {
-        raise_branch_changed(c, points, shared);
+        raise_branch_changed(c, what, points, shared);
     }
 }
 

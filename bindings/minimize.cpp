@@ -10,6 +10,7 @@
 #include <chrono>
 
 #include "compiled.h"
+#include "guards.h"
 #include "shared.h"
 
 namespace tapegrad::bindings {
@@ -91,6 +92,17 @@ class Minimization {
     }
 
     nb::tuple run() {
+        try {
+            return descended();
+        } catch (const BranchChanged& changed) {
+            raise_at(changed);
+        }
+    }
+
+   private:
+    using Clock = std::chrono::steady_clock;
+
+    nb::tuple descended() {
         std::size_t piece = 1;
         while (descent_->taken() < arguments_.steps && !descent_->all_ended() && !stopped_by_) {
             piece = advance(piece);
@@ -106,8 +118,22 @@ class Minimization {
         return result();
     }
 
-   private:
-    using Clock = std::chrono::steady_clock;
+    /// Tells the rows of data that take another branch where the descent was, or only the branches.
+    [[noreturn]] void raise_at(const BranchChanged& changed) const {
+        if (columns_) {
+            Shared shared = first_inputs(compiled_, inputs_);
+            std::copy_n(changed.points.begin(), inputs_, shared.values.begin());
+            raise_branch_changed(compiled_, "minimize", columns_->keep, shared);
+        }
+        auto shape = {static_cast<npy_intp>(inputs_),
+                      static_cast<npy_intp>(changed.points.size() / inputs_)};
+        nb::object points =
+            nb::steal(PyArray_SimpleNew(2, const_cast<npy_intp*>(std::data(shape)), NPY_DOUBLE));
+        if (!points.is_valid()) throw nb::python_error();
+        std::copy(changed.points.begin(), changed.points.end(),
+                  static_cast<double*>(PyArray_DATA(array_of(points))));
+        raise_branch_changed(compiled_, changed, points.attr("T"));
+    }
 
     /// The variables are the program's first inputs, the others have a column of `rows` each.
     void take_rows(nb::handle rows, bool mean, npy_intp variables) {

@@ -104,6 +104,7 @@ NB_MODULE(_core, m) {
     bind_arguments(m);
     bind_loops(m);
     bind_custom(m);
+    bind_subscripts(m);
     m.def("op_table", &op_table, nb::sig("def op_table() -> list[dict[str, object]]"),
           "The elementwise operations as records: name, arity, domain, ulp, doc, oracle, ...");
     m.def("isas", &isas, nb::sig("def isas() -> list[str]"),

@@ -25,7 +25,7 @@ nb::tuple profile_of(const Compiled& c, const Runner<T>& runner, nb::handle x,
         inputs.push_back({static_cast<const T*>(PyArray_DATA(array)) + i,
                           static_cast<std::ptrdiff_t>(c.inputs())});
     const auto rows = static_cast<std::size_t>(PyArray_DIM(array, 0));
-    const Profile found = with_branches(c, points, {}, [&] {
+    const Profile found = with_branches(c, "profile", points, {}, [&] {
         Unlocked unlocked(true);
         return profile(runner, inputs.data(), rows, repeats);
     });

@@ -55,9 +55,11 @@ nb::object call(const Compiled& c, const Runner<T>& runner, PyObject* x, PyObjec
         return array.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(array))) : nullptr;
     };
     T* value_data = values.is_valid() ? data(values) : &single;
-    {
+    try {
         Unlocked unlocked(c.long_running());
         runner.one(data(point), value_data, data(derivatives));
+    } catch (const BranchChanged& changed) {
+        raise_branch_changed(c, changed, point);
     }
     if (!values.is_valid()) values = nb::float_(static_cast<double>(single));
     if (!c.with_gradient) return values;
@@ -185,7 +187,7 @@ nb::object batch(const Compiled& c, nb::handle x, std::optional<int> threads, nb
     const int count = checked_threads(threads);
     const Shared inputs = shared_of(c, shared);
     const Reduce how = reduce_of(reduce, "batch");
-    return with_branches(c, x, inputs, [&] {
+    return with_branches(c, "batch", x, inputs, [&] {
         return std::visit(
             [&](const auto& runner) { return batch(c, *runner, x, out.ptr(), inputs, how, count); },
             c.runner);
@@ -241,8 +243,14 @@ nb::list columns(const Compiled& c, const Runner<T>& runner, nb::handle inputs, 
 
 nb::list columns(const Compiled& c, nb::handle inputs, bool sum, std::optional<int> threads) {
     const int count = checked_threads(threads);
-    return std::visit([&](const auto& runner) { return columns(c, *runner, inputs, sum, count); },
-                      c.runner);
+    const auto run = [&](const auto& runner) { return columns(c, *runner, inputs, sum, count); };
+    try {
+        return std::visit(run, c.runner);
+    } catch (const BranchChanged&) {
+        const nb::module_ numpy = nb::module_::import_("numpy");
+        const nb::object aligned = numpy.attr("broadcast_arrays")(*nb::list(inputs));
+        raise_branch_changed(c, "columns", numpy.attr("column_stack")(aligned), {});
+    }
 }
 
 // ---- making and describing --------------------------------------------------------------------

@@ -86,5 +86,6 @@ void bind_walk(nb::module_& m);
 void bind_arguments(nb::module_& m);
 void bind_loops(nb::module_& m);
 void bind_custom(nb::module_& m);
+void bind_subscripts(nb::module_& m);
 
 }  // namespace tapegrad::bindings

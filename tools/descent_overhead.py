@@ -39,10 +39,11 @@ def descend(family, ops, lanes, method, seconds):
     program = tg.compile(value, wrt=inputs)
     starts = np.random.default_rng(0).uniform(0.1, 0.9, (lanes, described.n_inputs))
     starts = starts[0] if lanes == 1 else starts
+    options = {} if method == "lbfgs" else {"lr": 1e-5}
     steps, taken = 0, 0.0
     while taken < seconds:  # of this thread: others may have the processor, too
         begin = time.thread_time()
-        found = program.minimize(starts, method, steps=50, lr=1e-5, threads=1)
+        found = program.minimize(starts, method, steps=50, threads=1, **options)
         taken += time.thread_time() - begin
         steps += (found.steps + 1) * lanes
     print(taken / steps * 1e6, described.n_inputs)

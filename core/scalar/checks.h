@@ -4,12 +4,15 @@
 
 #include <exception>
 #include <stdexcept>
+#include <vector>
 
 namespace tapegrad {
 
 /// A point would take another branch than the one that was recorded.
 struct BranchChanged : std::runtime_error {
     using std::runtime_error::runtime_error;
+    /// Where a descent was, [input][lane]: nobody else knows. Empty for other evaluations.
+    std::vector<double> points;
 };
 
 /// Keeps what a function from outside threw; the evaluation goes on and throws it at its end, as

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "checks.h"
 #include "lbfgs.h"
 #include "levenberg.h"
 
@@ -84,10 +85,15 @@ std::unique_ptr<Search> Descent<T>::new_search(const Block& block, std::size_t l
 
 template <class T>
 void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
-    if (options_.method == Method::lm)
-        objective_.evaluate_squares(block.x.data(), workspace, block.found);
-    else
-        objective_.evaluate(block.x.data(), workspace, block.found);
+    try {
+        if (options_.method == Method::lm)
+            objective_.evaluate_squares(block.x.data(), workspace, block.found);
+        else
+            objective_.evaluate(block.x.data(), workspace, block.found);
+    } catch (BranchChanged& changed) {
+        changed.points.assign(block.x.begin(), block.x.end());
+        throw;
+    }
 }
 
 template <class T>

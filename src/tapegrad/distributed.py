@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tapegrad._core import Program
-from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.errors import BranchChanged, DTypeError, OptionError, ShapeError
+from tapegrad.scalar.branches import changed
 
 #: Called with what is done and how much there is; True prints a line to stderr.
 Progress: TypeAlias = Callable[[int, int], object] | bool
@@ -73,13 +74,13 @@ def batch(
         raise DTypeError(f"batch: expected a Program, got {type(program).__name__}")
     if _is_dask(x):
         return _batch_blocks(program, x, client)
-    rows = np.asarray(x)
+    rows = _as_array(x)
     _check_rows(program, rows.shape)
+    like, pair = _parts(program.batch(rows[:0]))
     if not len(rows):
         return program.batch(rows)
-    first, pair = _parts(program.batch(rows[:1]))
-    results = [np.empty((len(rows), *part.shape[1:]), part.dtype) for part in first]
-    row_bytes = max(rows[0].nbytes, sum(part.nbytes for part in first))
+    results = [np.empty((len(rows), *part.shape[1:]), part.dtype) for part in like]
+    row_bytes = max(rows[0].nbytes, sum(whole[0].nbytes for whole in results))
     loaded = client.submit(pickle.loads, _packed(program))
 
     def send(start: int, stop: int) -> tuple[Any, int]:
@@ -91,7 +92,10 @@ def batch(
             whole[start:stop] = part
 
     pace = _Pace(min(FIRST_ROWS, 1 + LARGEST // row_bytes), seconds)
-    _in_chunks(client, len(rows), send, place, pace=pace, progress=_shown(progress, "rows"))
+    try:
+        _in_chunks(client, len(rows), send, place, pace=pace, progress=_shown(progress, "rows"))
+    except BranchChanged:  # of one chunk, which knows its own rows only
+        raise changed(program, rows, {}) from None
     return tuple(results) if pair else results[0]
 
 
@@ -144,6 +148,15 @@ def _evaluate_rows(program: Program, rows: NDArray[Any]) -> tuple[Any, float]:
     started = time.perf_counter()
     results = program.batch(rows, threads=1)
     return results, time.perf_counter() - started
+
+
+def _evaluate_block(program: Program, rows: NDArray[Any], first: int | None, place: int) -> Any:
+    """Evaluate a chunk of a dask array; rows that leave a branch are counted from its start."""
+    try:
+        return _parts(program.batch(rows, threads=1))[0]
+    except BranchChanged:
+        what = f"batch, chunk {place}" + (", whose rows count from 0" if first is None else "")
+        raise changed(program, rows, {}, what, first or 0) from None
 
 
 def _evaluate_each(
@@ -230,10 +243,14 @@ def _batch_blocks(program: Program, x: Any, client: Any) -> Any:
 
     _check_rows(program, x.shape)
     rows = x.rechunk({1: -1})
-    like, pair = _parts(program.batch(np.zeros((1, program.n_inputs))))
+    none = np.empty_like(x._meta, shape=(0, program.n_inputs))
+    like, pair = _parts(program.batch(none))
     loaded = delayed(pickle.loads)(_packed(program))
-    blocks = rows.to_delayed().ravel().tolist()
-    evaluated = [delayed(_parts)(delayed(_evaluate_rows)(loaded, block)[0])[0] for block in blocks]
+    starts = np.cumsum([0, *rows.chunks[0]])  # NaN behind chunks of unknown length
+    evaluated = [
+        delayed(_evaluate_block)(loaded, block, None if np.isnan(start) else int(start), place)
+        for place, (block, start) in enumerate(zip(rows.to_delayed().ravel(), starts, strict=False))
+    ]
 
     def joined(place: int, part: NDArray[Any]) -> Any:
         arrays = [
@@ -269,6 +286,11 @@ def _check_rows(program: Program, shape: tuple[int, ...]) -> None:
         raise ShapeError(f"batch: expected rows of shape (m, {program.n_inputs}), got {shape}")
 
 
+def _as_array(x: Any) -> NDArray[Any]:
+    """Take arrays as they are, so that programs refuse what they do not take, as masked ones."""
+    return x if isinstance(x, np.ndarray) else np.asarray(x)
+
+
 def _is_dask(x: Any) -> bool:
     """Tell dask arrays without importing dask.array for others."""
     module = sys.modules.get("dask.array")
@@ -281,7 +303,7 @@ def _pairs(
     """Return programs with their inputs as arrays, if they fit."""
     if isinstance(programs, Program):
         raise DTypeError("map: expected a sequence of Programs, got one; batch evaluates one")
-    listed, points = list(programs), [np.asarray(point) for point in inputs]
+    listed, points = list(programs), [_as_array(point) for point in inputs]
     if len(listed) != len(points):
         raise ShapeError(f"map: expected {len(listed)} inputs, one per program, got {len(points)}")
     for place, (program, point) in enumerate(zip(listed, points, strict=True)):

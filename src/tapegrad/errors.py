@@ -47,6 +47,7 @@ class BranchChanged(TapegradError, ValueError):  # noqa: N818  what happened, no
     """A point would take another branch than the one that was frozen when it was recorded."""
 
     rows: list[int] | None = None
-    """Of a batch: the rows that would."""
+    """Of many rows: those that would, counted from 0. None for a single point, and for the points
+    that a descent went through."""
     branches: tuple[Any, ...] = ()
-    """Of a batch: the branches that those rows leave."""
+    """The branches that these rows, or the point, leave."""

@@ -14,6 +14,7 @@ from tests.examples.conftest import Drawn, example
         ("basket_greeks", ("--paths", "3")),
         ("robot_arm", ("--starts", "0")),
         ("hares_and_lynxes", ("--steps", "0")),
+        ("fit_rows", ("--rows", "4")),
     ],
 )
 def test_too_few_of_anything_is_refused(

@@ -91,6 +91,42 @@ def test_minimize_stops_where_a_step_leaves_the_branch(method: Any, starts: Any)
     assert program.minimize(np.array(starts), method, steps=3, lr=0.1).steps == 3
 
 
+def test_the_branches_that_are_left_are_told_wherever_it_happens() -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.inputs(2, values=[0.5, 2.0])
+    program = tg.compile(huber(x[0]) + huber(x[1]), wrt=x)
+    first, second = program.branches
+    for point, left in (([2.0, 2.0], (first,)), ([2.0, 0.0], (first, second))):
+        with pytest.raises(tg.BranchChanged) as caught:
+            program(point)
+        assert (caught.value.rows, caught.value.branches) == (None, left)
+    for starts in ([0.5, 1.2], [[0.5, 9.0], [0.5, 1.2], [0.5, 8.0]]):
+        with pytest.raises(tg.BranchChanged, match="was false") as caught:
+            program.minimize(np.array(starts), "sgd", lr=0.1)
+        assert (caught.value.rows, caught.value.branches) == (None, (second,))
+    with pytest.raises(tg.BranchChanged, match=r"profile: 1 of 2 rows") as caught:
+        program.profile([[0.5, 2.0], [0.5, 0.5]])
+    assert (caught.value.rows, caught.value.branches) == ([1], (second,))
+    with pytest.raises(tg.BranchChanged, match=r"columns: 2 of 3 rows.*rows 0, 2") as caught:
+        program.columns([0.5, np.array([0.1, 5.0, 0.2])])
+    assert (caught.value.rows, caught.value.branches) == ([0, 2], (second,))
+
+
+@pytest.mark.parametrize("method", ["sgd", "lbfgs", "lm"])
+def test_a_fit_names_the_rows_that_leave_a_branch(method: Any) -> None:
+    g = tg.Graph(branches="freeze")
+    x, y = g.inputs(2, values=[0.0, 0.0])
+    residual = 3 * (x - y) if x - y < 1 else x * 0
+    program = tg.compile(residual if method == "lm" else residual**2, wrt=[x])
+    rows = np.zeros((10_000, 1))
+    assert program.minimize([0.5], method, rows=rows, steps=20).value < 0.3
+    rows[[5, 7_777]] = -1e3
+    with pytest.raises(tg.BranchChanged, match=r"minimize: 2 of 10,000 rows.*5, 7777") as caught:
+        program.minimize([0.5], method, rows=rows)
+    assert caught.value.rows == [5, 7_777]
+    assert caught.value.branches == program.branches
+
+
 def test_comparisons_combine_as_in_python() -> None:
     g = tg.Graph(branches="freeze")
     x, y, z = g.inputs(3, values=[1.0, 2.0, 3.0])

@@ -173,15 +173,33 @@ def test_functions_are_no_data() -> None:
     [
         (lambda x: (x, x), tg.ShapeError, "expected 1 results, got 2"),
         (lambda x: np.zeros(3), tg.ShapeError, "each of 1 rows, got 3"),
-        (lambda x: "word", ValueError, "could not convert"),
+        (lambda x: "word", tg.DTypeError, "real numbers, got dtype <U4"),
         (lambda x: None, TypeError, "got None"),
         (lambda x: np.zeros(0), tg.ShapeError, "got 0"),
+        (lambda x: x + 1j, tg.DTypeError, "real numbers, got dtype complex128"),
+        (lambda x: np.array(["2"]), tg.DTypeError, "real numbers, got dtype <U1"),
+        (lambda x: np.array([x[0]], dtype=object), tg.DTypeError, "real numbers, got dtype object"),
+        (lambda x: x[:, None], tg.ShapeError, r"got 1 of shape \(1, 1\)"),
     ],
 )
 def test_wrong_results_are_told(function: Any, error: Any, message: str) -> None:
     x = tg.Graph().input()
     with pytest.raises(error, match=message):
         tg.compile(tg.custom(function)(x))([1.0])
+    with pytest.raises(error, match=message):
+        tg.custom(function)(1.0)
+
+
+def test_one_number_is_none_for_each_row() -> None:
+    x = tg.Graph().inputs(1)
+    rows = np.arange(5.0)[:, None]
+    for function in (lambda u: u[:1], np.sum, lambda u: np.array(u[0])):
+        with pytest.raises(tg.ShapeError, match="each of 5 rows, got 1 of shape"):
+            tg.compile(tg.custom(function)(x[0])).batch(rows)
+    constant = tg.custom(lambda u: 2.5, lambda g, u: 0)
+    values, gradients = tg.compile(constant(x[0]) * x[0], wrt=x).batch(rows)
+    assert values.tolist() == (2.5 * rows[:, 0]).tolist()
+    assert gradients.tolist() == [[2.5]] * 5
 
 
 @pytest.mark.parametrize(
@@ -191,6 +209,8 @@ def test_wrong_results_are_told(function: Any, error: Any, message: str) -> None
         (lambda: untyped.custom(np.sin, 3), "vjp"),
         (lambda: untyped.custom(np.sin, outputs=0), "outputs"),
         (lambda: tg.custom(np.sin)(tg.Graph().input(), "x"), "expected Vars"),
+        (lambda: tg.custom(np.sin)(tg.Graph().inputs(2)), "each element of an array.*VarArray"),
+        (lambda: tg.custom(np.sin)([1.0, 2.0]), "one by one.*got list"),
         (lambda: tg.custom(np.sin)(tg.Graph().input(), tg.Graph().input()), "two graphs"),
         (lambda: tg.grad(tg.custom(np.sin)(x := tg.Graph().input()), x), "no derivative"),
     ],

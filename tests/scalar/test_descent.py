@@ -48,6 +48,11 @@ def of(method: str, n: int = 4, dtype: str = "float64") -> tg.Program:
     return valley_residuals(n, dtype) if method == "lm" else valley(n, dtype)
 
 
+def rate(method: str, lr: float) -> dict[str, Any]:
+    """Return the step size as an option, of methods that have one."""
+    return {} if method in ("lbfgs", "lm") else {"lr": lr}
+
+
 def start(n: int = 4) -> Array:
     return np.resize([-1.2, 1.0], n)
 
@@ -219,7 +224,7 @@ def test_lm_steps_back_from_nan() -> None:
 def test_lanes_equal_single_starts_bit_for_bit(method: Any, dtype: str, n: int, count: int) -> None:
     program = of(method, n, dtype)
     x0 = np.random.default_rng(count).normal(size=(count, n)).astype(dtype)
-    options: dict[str, Any] = {"lr": 1e-4, "history": 5, "steps": 60, "gtol": 1e-3}
+    options: dict[str, Any] = {"history": 5, "steps": 60, "gtol": 1e-3, **rate(method, 1e-4)}
     options["bounds"] = (-2.0, np.resize([2.0, 0.5, 3.0], n))
     many = program.minimize(x0, method, **options)
     assert many.history is not None
@@ -238,8 +243,8 @@ def test_lanes_equal_single_starts_bit_for_bit(method: Any, dtype: str, n: int, 
 def test_bits_do_not_depend_on_threads(method: Any) -> None:
     program = of(method, 3)
     x0 = np.random.default_rng(0).normal(size=(3000, 3))
-    want = program.minimize(x0, method, steps=20, lr=1e-4, threads=1, history=3)
-    got = program.minimize(x0, method, steps=20, lr=1e-4, threads=3, history=3)
+    want = program.minimize(x0, method, steps=20, threads=1, history=3, **rate(method, 1e-4))
+    got = program.minimize(x0, method, steps=20, threads=3, history=3, **rate(method, 1e-4))
     for field in ("x", "value", "last_x", "last_value", "history", "reason"):
         np.testing.assert_array_equal(getattr(got, field), getattr(want, field))
 
@@ -257,7 +262,7 @@ def test_bits_do_not_depend_on_the_instruction_set(
     try:
         for isa in tg.isas():
             tg.set_isa(isa)
-            found.append(program.minimize(x0, method, steps=40, lr=1e-4, history=1))
+            found.append(program.minimize(x0, method, steps=40, history=1, **rate(method, 1e-4)))
     finally:
         tg.set_isa(before)
     for other in found[1:]:
@@ -284,7 +289,7 @@ def test_the_best_points_are_those_of_the_lowest_values(method: Any) -> None:
 @each_method
 def test_values_are_those_of_the_program_at_the_points(method: Any, isa: str) -> None:
     program = of(method)
-    found = program.minimize(start(), method, steps=15, lr=1e-4)
+    found = program.minimize(start(), method, steps=15, **rate(method, 1e-4))
     for x, value in ((found.x, found.value), (found.last_x, found.last_value)):
         there = program(x)[0]
         assert value == pytest.approx(
@@ -335,9 +340,9 @@ def test_inputs_that_are_not_in_wrt_stay(method: Any) -> None:
 def test_a_start_that_is_not_finite_ends_and_leaves_others_alone(method: Any, bad: float) -> None:
     program = of(method, 3)
     x0 = np.random.default_rng(0).normal(size=(9, 3))
-    want = program.minimize(x0, method, steps=30, lr=1e-4)
+    want = program.minimize(x0, method, steps=30, **rate(method, 1e-4))
     x0[4] = bad
-    got = program.minimize(x0, method, steps=30, lr=1e-4)
+    got = program.minimize(x0, method, steps=30, **rate(method, 1e-4))
     others = np.arange(9) != 4
     np.testing.assert_array_equal(got.x[others], want.x[others])
     assert got.reason[4] == "not finite"
@@ -364,10 +369,10 @@ def test_no_point_that_is_looked_at_lies_beyond_the_bounds(method: Any) -> None:
         start(),
         method,
         steps=50,
-        lr=1e-3,
         bounds=(low, high),
         callback=lambda step, x, value: seen.append(x),
         every=1,
+        **rate(method, 1e-3),
     )
     for x in [*seen, found.x, found.last_x]:
         assert np.all((low <= x) & (x <= high))
@@ -443,7 +448,7 @@ def test_convex_quadratics_within_boxes(seed: int, n: int, method: Any) -> None:
 def test_the_gradient_is_as_small_as_asked_for() -> None:
     program = valley()
     for method, lr in (("sgd", 1e-3), ("adam", 0.02), ("lbfgs", 0.0)):
-        found = program.minimize(start(), method, steps=20_000, lr=lr, gtol=1e-2)  # type: ignore[arg-type]
+        found = program.minimize(start(), method, steps=20_000, gtol=1e-2, **rate(method, lr))  # type: ignore[arg-type]
         assert found.reason == "gradient"
         assert np.max(np.abs(program(found.last_x)[1])) <= 1e-2
         assert found.steps < 20_000
@@ -452,7 +457,9 @@ def test_the_gradient_is_as_small_as_asked_for() -> None:
 @each_method
 def test_a_target_ends_as_soon_as_it_is_reached(method: Any) -> None:
     program = of(method, 2)
-    found = program.minimize(start(2), method, steps=20_000, lr=1e-3, target=0.8, history=1)
+    found = program.minimize(
+        start(2), method, steps=20_000, target=0.8, history=1, **rate(method, 1e-3)
+    )
     assert found.reason == "target"
     assert found.history is not None
     assert found.history[-1] <= 0.8
@@ -565,11 +572,43 @@ def test_ctrl_c_keeps_the_best_point(method: Any) -> None:
         ({"bounds": (1.0, 0.0)}, "low <= high"),
         ({"bounds": (math.nan, 0.0)}, "low <= high"),
         ({"bounds": ("a", "b")}, "bounds"),
+        ({"bounds": ("0", "1")}, "bounds"),
+        ({"lr": "a"}, "finite lr"),
+        ({"method": "lbfgs", "lr": 0.1}, "lr is an option of method 'sgd', 'momentum' or 'adam'"),
+        ({"method": "lm", "lr": 0.1}, "lr"),
+        ({"method": "sgd", "betas": (0.5, 0.5)}, "betas is an option of method 'adam'"),
+        ({"method": "lbfgs", "eps": 1e-3}, "eps"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(tg.OptionError, match=message):
         valley().minimize(start(), **options)
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.float16])
+def test_options_may_be_numbers_of_numpys(number: Any) -> None:
+    program: Any = valley()
+    plain: dict[str, Any] = {"lr": 1e-3, "momentum": 0.5, "gtol": 1e-3, "ftol": 0.0, "target": 1.0}
+    given = {name: number(value) for name, value in plain.items()}
+    same = {name: float(value) for name, value in given.items()}
+    found, wanted = (
+        program.minimize(start(), "momentum", steps=np.int64(50), patience=np.int32(9), **options)
+        for options in (given, same)
+    )
+    assert (found.x.tobytes(), found.reason) == (wanted.x.tobytes(), wanted.reason)
+    betas = (number(0.5), number(0.75))
+    assert program.minimize(start(), betas=betas, target=np.int64(10**6)).reason == "target"
+
+
+def test_none_is_no_bound() -> None:
+    program: Any = valley()
+    for loose, meant in (
+        ((None, 0.5), (-math.inf, 0.5)),
+        ((0.1, None), (0.1, math.inf)),
+        (([None, 0.0, None, 0.2], None), ([-math.inf, 0.0, -math.inf, 0.2], math.inf)),
+    ):
+        found, wanted = (program.minimize(start(), "lbfgs", bounds=each) for each in (loose, meant))
+        assert found.x.tolist() == wanted.x.tolist()
 
 
 def test_bounds_of_the_wrong_shape_are_refused() -> None:

@@ -182,6 +182,54 @@ def test_errors_of_workers_come_back(client: Client, monkeypatch: pytest.MonkeyP
     assert_same(distributed.batch(build(), points(9), client), build().batch(points(9)))
 
 
+def frozen() -> tg.Program:
+    g = tg.Graph(branches="freeze")
+    x = g.inputs(N, values=[1.0] * N)
+    return tg.compile(tg.log(x[0]) if x[0] > 0.5 else x[1], wrt=x)
+
+
+@pytest.mark.parametrize("bad", [[15_000, 15_001], [0], [3, 12_000, 19_999]])
+def test_rows_that_leave_a_branch_are_counted_from_the_first(
+    client: Client, bad: list[int]
+) -> None:
+    rows = np.ones((20_000, N))
+    program = frozen()
+    assert_same(distributed.batch(program, rows, client), program.batch(rows))
+    rows[bad, 0] = -1.0
+    named = ", ".join(map(str, bad))
+    with pytest.raises(tg.BranchChanged, match=rf"{len(bad)} of 20,000 rows.*rows {named}") as told:
+        distributed.batch(program, rows, client)
+    assert told.value.rows == bad
+    assert told.value.branches == program.branches
+
+
+def test_dask_arrays_are_evaluated_at_their_points_only(client: Client) -> None:
+    rows = np.ones((1000, N))
+    program = frozen()  # at zeros it raises
+    array = dask.array.from_array(rows, chunks=(300, N))
+    values, _ = distributed.batch(program, array, client)
+    assert_same(values.compute(), program.batch(rows)[0])
+    rows[[650, 899], 0] = 0.0
+    array = dask.array.from_array(rows, chunks=(300, N))
+    values, _ = distributed.batch(program, array, client)
+    with pytest.raises(tg.BranchChanged, match=r"chunk 2: 2 of 300 rows.*650, 899") as told:
+        values.compute()
+    assert told.value.rows == [650, 899]
+    unknown, _ = distributed.batch(program, array[array[:, 1] > 0], client)
+    with pytest.raises(tg.BranchChanged, match="chunk 2, whose rows count from 0") as told:
+        unknown.compute()
+    assert told.value.rows == [50, 299]
+
+
+def test_masked_arrays_are_refused_as_programs_do(client: Client) -> None:
+    rows = np.ma.masked_array(points(50), mask=False)
+    for given in (rows, dask.array.from_array(rows, chunks=(25, N))):
+        with pytest.raises(tg.DTypeError, match="masked"):
+            distributed.batch(build(), given, client)
+    with pytest.raises(tg.DTypeError, match="masked"):
+        distributed.map([build()], [rows], client)
+
+
 def test_an_error_in_progress_ends_the_run(client: Client) -> None:
     def progress(done: int, total: int) -> None:
         raise KeyboardInterrupt

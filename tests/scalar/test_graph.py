@@ -462,11 +462,25 @@ def test_a_var_as_number_raises_and_names_compile(use: Any, xy: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", [len, iter, lambda x: x // 2, lambda x: x % 2, lambda x: x[0], lambda x: pow(x, 2, 5)]
+    "use", [len, iter, lambda x: x << 2, lambda x: x @ x, lambda x: x[0], lambda x: pow(x, 2, 5)]
 )
 def test_other_protocols_are_type_errors(use: Any, xy: Any) -> None:
     with pytest.raises(TypeError):
         use(xy[0])
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [(7.5, 2.0), (-7.5, 2.0), (7.5, -2.0), (-6.0, 3.0), (0.3, 0.1)]
+)
+def test_divisions_and_rounding_are_pythons(a: float, b: float, xy: Any) -> None:
+    x, y = xy
+    program = tg.compile([x % y, x // y, *divmod(x, y), x % b, a % y, x // b, a // y, round(x)])
+    wanted = [a % b, a // b, *divmod(a, b), a % b, a % b, a // b, a // b, round(a)]
+    assert program([a, b]).tolist() == wanted
+    assert tg.compile(round(x, 2))([a / 7, b]) == round(a / 7, 2)
+    for meets in (np.array([b, 1.0]), np.float64(b)):
+        both = tg.compile(list(np.ravel([x % meets, meets % x, meets // x])))
+        assert both([a, b]).tolist() == np.ravel([a % meets, meets % a, meets // a]).tolist()
 
 
 def test_vars_are_dictionary_keys(xy: Any) -> None:

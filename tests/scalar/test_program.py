@@ -901,3 +901,13 @@ def test_points_that_are_no_plain_real_numbers_are_refused(point: Any, hint: str
     ):
         with pytest.raises(tg.DTypeError, match=hint):
             run()
+
+
+def test_bytes_of_any_kind_are_programs() -> None:
+    x = tg.Graph().inputs(2)
+    saved = tg.compile(x[0] * x[1]).to_bytes()
+    for data in (bytearray(saved), memoryview(saved)):
+        assert tg.Program.from_bytes(data)([2.0, 3.0]) == 6.0
+    for other in ("text", 3, None):
+        with pytest.raises(tg.DTypeError, match="from_bytes: expected bytes, got"):
+            tg.Program.from_bytes(other)  # type: ignore[arg-type]

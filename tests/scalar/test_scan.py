@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath  # type: ignore[import-untyped]
 import numpy as np
@@ -282,6 +282,35 @@ def test_structures_are_kept() -> None:
     assert found[3] == 4.0 - 1.0 - 2.0 - 2.0
 
 
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+def test_named_tuples_are_kept() -> None:
+    x = tg.Graph().inputs(2)
+
+    def step(carry: Pair, row: Pair) -> tuple[Pair, Pair]:
+        moved = Pair(carry.first + row.first * carry.second, carry.second * row.second)
+        return moved, Pair(carry.second, carry.first)
+
+    rows = Pair([1.0, 2.0, 3.0], [0.5, 4.0, 2.0])
+    end, ys = tg.scan(step, Pair(x[0], x[1]), rows)
+    found = tg.compile([end.first, end.second, *ys.first, *ys.second])([1.0, 2.0])
+    last, wanted = tg.scan(step, Pair(1.0, 2.0), rows)  # on numbers, in Python
+    assert found.tolist() == [last.first, last.second, *wanted.first, *wanted.second]
+    assert isinstance(wanted, Pair)
+
+
+def test_steps_that_differ_in_nothing_are_recorded_once() -> None:
+    x = tg.Graph().inputs(2)
+    end, ys = tg.scan(lambda c, _: (c, (x[0] * 2, x)), None, length=3)
+    assert end is None
+    assert (ys[0].shape, ys[1].shape) == ((3,), (3, 2))
+    assert tg.compile(list(ys[1].ravel()))([1.0, 2.0]).tolist() == [1.0, 2.0] * 3
+    assert tg.scan(lambda c, _: (c, x[0]), None, length=0)[1] is None
+
+
 def test_numbers_alone_run_in_python() -> None:
     end, ys = tg.scan(lambda c, x: (c + x, (c, 2 * x)), 1.0, [1.0, 2.0, 3.0])
     assert end == 7.0
@@ -443,6 +472,11 @@ def test_c_does_the_same(numbers: bool, tmp_path: Path) -> None:
         (lambda x: tg.scan(lambda c, _: (c, None), "x", length=2), "expected Vars"),
         (lambda x: tg.scan(lambda c, y: (c, None), x, 3.0), "a row for each step"),
         (lambda x: tg.scan(lambda c, y: (c, None), x, ["a"]), "real numbers"),
+        (lambda x: tg.scan(lambda c, y: (c * y, None), x, ["2"]), "real numbers, got str"),
+        (lambda x: tg.scan(lambda c, y: (c * y, None), x, np.array([1j])), "got complex128"),
+        (lambda x: tg.scan(lambda c, y: (c * y, None), x, [x, 1j]), "real numbers, got complex"),
+        (lambda x: tg.scan(lambda c, y: (c, None), x, [[1.0, 2.0], [3.0]]), "several lengths"),
+        (lambda x: tg.scan(lambda c, _: (c, None), x, length=2**32), "below 4294967295"),
     ],
 )
 def test_wrong_arguments_are_told(call: Any, message: str) -> None:

@@ -146,3 +146,5 @@ def test_products_of_the_wrong_size_are_refused() -> None:
     x = tg.Graph().inputs(2)
     with pytest.raises(tg.GradError, match="2 values"):
         tg.compile(x[0] * x[1], wrt=x).scipy(product)
+    with pytest.raises(tg.DTypeError, match=r"a program or a function.*got int"):
+        program.scipy(3)  # type: ignore[arg-type]

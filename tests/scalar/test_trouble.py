@@ -221,6 +221,18 @@ def test_wrong_arguments_are_told(
         call(tg.Graph().input("x"))
 
 
+@pytest.mark.parametrize("of", [tg.grad, tg.value_and_grad, tg.jacobian, tg.hessian])
+def test_derivatives_of_functions_are_searched(of: Any) -> None:
+    found = located(of(lambda x: tg.sqrt(x[0]) * x[1]), [0.0, 1.0])
+    assert (found.op, found.direction) == ("div", "forward")
+    assert tg.locate_nonfinite(of(lambda x: tg.sqrt(x[0]) * x[1]), [4.0, 1.0]) is None
+
+
+def test_derivatives_along_vectors_are_refused() -> None:
+    with pytest.raises(tg.DTypeError, match="takes a vector too"):
+        tg.locate_nonfinite(tg.hvp(lambda x: tg.sqrt(x[0])), [0.0])
+
+
 def test_graphs_with_lines_tell_where_a_node_was_recorded() -> None:
     g = tg.Graph(lines=True)
     x = g.inputs(2)

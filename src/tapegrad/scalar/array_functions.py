@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from tapegrad.scalar.arrays import (
     of_vars,
     only,
     plain,
+    record_function,
     record_ufunc,
     reduce,
     translates,
@@ -43,41 +45,71 @@ def objects(value: Any) -> NDArray[Any]:
 
 
 def _reduction(name: str, function: Elementwise) -> Elementwise:
-    def reduction(a: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
-        only(name, options)
+    def reduction(
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        **options: Any,
+    ) -> Any:
+        only(name, options | {"dtype": dtype, "out": out})
         return reduce(function, plain(a), axis, bool(keepdims))
 
     return reduction
 
 
+def _extremum(name: str, function: Elementwise) -> Elementwise:
+    def extremum(
+        a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, **options: Any
+    ) -> Any:
+        only(name, options | {"out": out})
+        return reduce(function, plain(a), axis, bool(keepdims))
+
+    return extremum
+
+
 _sum = translates(np.sum)(_reduction("sum", functions.sum))
-_max = translates(np.max, np.amax)(_reduction("max", functions.max))
-_min = translates(np.min, np.amin)(_reduction("min", functions.min))
+_max = translates(np.max, np.amax)(_extremum("max", functions.max))
+_min = translates(np.min, np.amin)(_extremum("min", functions.min))
 translates(np.prod)(_reduction("prod", functions.prod))
 
 
+def _divided(total: Any, a: Any, lost: float = 0) -> Any:
+    """Divide sums by how many entries each is of, less those that are lost; by 0 it is NaN."""
+    count = np.size(plain(a)) / max(np.size(plain(total)), 1)
+    return of_vars(functions.div(plain(total), max(count - lost, 0.0)))
+
+
 @translates(np.mean)
-def _mean(a: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
-    only("mean", options)
-    total = _sum(a, axis, keepdims=keepdims)
-    return total * (np.size(total) / np.size(a))
-
-
-@translates(np.var)
-def _var(
+def _mean(
     a: Any,
     axis: Any = None,
-    *,
-    ddof: float = 0,
-    correction: Any = np._NoValue,
+    dtype: Any = None,
+    out: Any = None,
     keepdims: Any = False,
     **options: Any,
 ) -> Any:
-    only("var", options)
-    lost = ddof if correction is np._NoValue else correction
+    only("mean", options | {"dtype": dtype, "out": out})
+    return _divided(_sum(a, axis, keepdims=keepdims), a)
+
+
+@translates(np.var)
+def _var(  # noqa: PLR0917  the order is NumPy's
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: float = 0,
+    keepdims: Any = False,
+    *,
+    correction: Any = np._NoValue,
+    **options: Any,
+) -> Any:
+    only("var", options | {"dtype": dtype, "out": out})
     off = a - _mean(a, axis, keepdims=True)
     total = _sum(off * off, axis, keepdims=keepdims)
-    return total / (np.size(a) / np.size(total) - lost)
+    return _divided(total, a, ddof if correction is np._NoValue else correction)
 
 
 @translates(np.std)
@@ -86,8 +118,8 @@ def _std(*given: Any, **options: Any) -> Any:
 
 
 @translates(np.ptp)
-def _ptp(a: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
-    only("ptp", options)
+def _ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
+    only("ptp", {"out": out})
     return _max(a, axis, keepdims=keepdims) - _min(a, axis, keepdims=keepdims)
 
 
@@ -116,12 +148,13 @@ def _clip(
     a: Any,
     a_min: Any = None,
     a_max: Any = None,
+    out: Any = None,
     *,
     min: Any = None,
     max: Any = None,
     **options: Any,
 ) -> Any:
-    only("clip", options)
+    only("clip", options | {"out": out})
     least, most = (
         plain(second if first is None or first is np._NoValue else first)
         for first, second in ((a_min, min), (a_max, max))
@@ -135,8 +168,8 @@ def _clip(
 
 
 def _cumulative(name: str, ufunc: np.ufunc) -> Elementwise:
-    def cumulative(a: Any, axis: int | None = None, **options: Any) -> Any:
-        only(name, options)
+    def cumulative(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
+        only(name, {"dtype": dtype, "out": out})
         array = plain(a)
         flat = np.ravel(array) if axis is None else array
         return accumulate(CALLS[ufunc], flat, axis or 0)
@@ -146,6 +179,17 @@ def _cumulative(name: str, ufunc: np.ufunc) -> Elementwise:
 
 translates(np.cumsum)(_cumulative("cumsum", np.add))
 translates(np.cumprod)(_cumulative("cumprod", np.multiply))
+
+
+@translates(np.round, np.around)
+def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
+    """Round to places behind the point, or before it, as NumPy does: by a power of ten."""
+    only("round", {"out": out})
+    scale, array = 10.0 ** abs(operator.index(decimals)), plain(a)
+    if not decimals:
+        return of_vars(functions.round(array))
+    there, back = (functions.mul, functions.div) if decimals > 0 else (functions.div, functions.mul)
+    return of_vars(back(functions.round(there(array, scale)), scale))
 
 
 # ---- norms --------------------------------------------------------------------------------------
@@ -233,9 +277,19 @@ def _inner(a: Any, b: Any) -> Any:
     return _tensordot(first, second, (-1, -1)) if first.ndim and second.ndim else first * second
 
 
-@translates(np.outer, np.linalg.outer)
+@translates(np.outer)
 def _outer(a: Any, b: Any) -> Any:
     return np.ravel(a)[:, None] * np.ravel(b)[None, :]
+
+
+@translates(np.linalg.outer)
+def _outer_of_vectors(a: Any, b: Any) -> Any:
+    if np.ndim(a) != 1 or np.ndim(b) != 1:
+        raise ShapeError(
+            "linalg.outer: expected arrays of one dimension, got shapes "
+            f"{np.shape(a)} and {np.shape(b)}"
+        )
+    return _outer(a, b)
 
 
 @translates(np.tensordot)
@@ -265,6 +319,18 @@ def _summed_last(array: NDArray[Any], axes: Sequence[int]) -> NDArray[Any]:
     return array.transpose(*kept, *summed).reshape(*(array.shape[axis] for axis in kept), length)
 
 
+#: Ways to pad that move entries, or take means of them.
+PADDINGS = ("constant", "edge", "mean", "reflect", "symmetric", "wrap")
+
+
+@translates(np.pad)
+def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Any:
+    if isinstance(mode, str) and mode not in PADDINGS:
+        raise unsupported("pad", f"with mode={mode!r}")
+    padded: Any = np.pad
+    return of_vars(padded._implementation(objects(array), pad_width, mode, **options))
+
+
 @translates(np.cross, np.linalg.cross)
 def _cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, *, axis: int | None = None
@@ -284,9 +350,11 @@ def _cross(
 
 
 @translates(np.einsum)
-def _einsum(equation: str, *operands: Any, **options: Any) -> Any:
+def _einsum(equation: Any, *operands: Any, **options: Any) -> Any:
     """Sum products over the letters that the result lacks; each operand has a letter once."""
     only("einsum", options)
+    if not isinstance(equation, str):
+        raise unsupported("einsum", "with lists of axes instead of letters")
     arrays = [objects(each) for each in operands]
     given, _, result = equation.replace(" ", "").partition("->")
     terms = given.split(",")
@@ -297,6 +365,8 @@ def _einsum(equation: str, *operands: Any, **options: Any) -> Any:
     repeated = any(len(set(term)) != len(term) for term in (*terms, result))
     if [len(term) for term in terms] != sizes or repeated or "." in equation:
         raise unsupported("einsum", f"of {equation!r} on arrays of {sizes} dimensions")
+    if not set(result) <= set(given):
+        raise ShapeError(f"einsum: expected letters of operands in the result, got {equation!r}")
     summed = "".join(dict.fromkeys(letter for letter in given if letter not in result + ","))
     order = result + summed
     aligned = [_aligned(array, term, order) for array, term in zip(arrays, terms, strict=True)]
@@ -321,6 +391,11 @@ def _aligned(array: NDArray[Any], term: str, order: str) -> NDArray[Any]:
 
 @translates(np.convolve)
 def _convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    if np.ndim(a) > 1 or np.ndim(v) > 1:
+        raise ShapeError(
+            "convolve: expected arrays of one dimension, got shapes "
+            f"{np.shape(a)} and {np.shape(v)}"
+        )
     long, short = sorted((np.ravel(objects(a)), np.ravel(objects(v))), key=len, reverse=True)
     n, m = len(long), len(short)
     if not m:
@@ -369,8 +444,10 @@ def _interp(
         raise ShapeError(f"interp: expected as many fp as xp, got {values.shape} for {knots.shape}")
     _expect_increasing(knots)
     slopes = np.diff(values) / np.diff(knots)
-    found: Any = np.broadcast_to(values[-1] if right is None else objects(right), at.shape)
-    found = functions.where(functions.le(at, knots[-1]), values[-1], found)
+    # What lies neither before nor behind nor at a knot is NaN, and stays it.
+    found: Any = functions.where(functions.eq(at, knots[-1]), values[-1], at)
+    behind = values[-1] if right is None else objects(right)
+    found = functions.where(functions.gt(at, knots[-1]), behind, found)
     for place in range(len(slopes) - 1, -1, -1):
         segment = slopes[place] * (at - knots[place]) + values[place]
         found = functions.where(functions.lt(at, knots[place + 1]), segment, found)
@@ -396,6 +473,8 @@ METHODS = (
     "cumsum", "dot", "max", "mean", "min", "nonzero", "partition", "prod", "round", "searchsorted",
     "sort", "std", "sum", "var",
 )  # fmt: skip
+#: Methods that make arrays of single Vars, as they do of NumPy's numbers.
+MOVING = ("astype", "copy", "flatten", "ravel", "repeat", "reshape", "squeeze", "transpose")
 
 
 def _as_method(function: Any) -> Elementwise:
@@ -408,8 +487,28 @@ def _as_method(function: Any) -> Elementwise:
     return method
 
 
+def _of_array(name: str) -> Elementwise:
+    def method(self: Var, *arguments: Any, **options: Any) -> Any:
+        return of_vars(getattr(plain(self), name)(*arguments, **options))
+
+    method.__qualname__ = f"Var.{name}"
+    method.__doc__ = f"Do what the method {name} of an array without dimensions does."
+    return method
+
+
+def _rounded(var: Var, digits: int | None = None) -> Any:
+    return _round(var, digits or 0)
+
+
 def enable() -> None:
     """Let NumPy's functions and arrays of numbers meet single Vars, and methods be functions."""
     for name in METHODS:
-        setattr(VarArray, name, _as_method(getattr(np, name)))
+        method = _as_method(getattr(np, name))
+        setattr(VarArray, name, method)
+        if not hasattr(Var, name):
+            setattr(Var, name, method)
+    for name in MOVING:
+        setattr(Var, name, _of_array(name))
+    Var.__round__ = _rounded  # type: ignore[attr-defined]
+    Var.__array_function__ = lambda self, *arguments: record_function(*arguments)  # type: ignore[attr-defined]
     Var.__array_ufunc__ = lambda self, *arguments, **options: record_ufunc(*arguments, **options)  # type: ignore[attr-defined]

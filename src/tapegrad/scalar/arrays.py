@@ -7,6 +7,7 @@ with many operands. What has no translation raises and names the function; nothi
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +16,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tapegrad import _core
 from tapegrad._core import Var, functions, power
 from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.scalar.nodes import formula
 
 Elementwise = Callable[..., Any]
 #: A VarArray as far as types go: NumPy's do not tell that its slices and results are some too.
@@ -46,16 +49,38 @@ class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
         self, function: Any, types: Any, arguments: Iterable[Any], options: Any
     ) -> Any:
         """Record what another function of NumPy does."""
-        own = FUNCTIONS.get(function)
-        if own is not None:
-            return own(*arguments, **options)
-        if function not in STRUCTURAL:
-            raise unsupported(_name(function))
-        return of_vars(super().__array_function__(function, types, tuple(arguments), options))
+        return record_function(function, types, arguments, options)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Keep results without dimensions what they are: Vars."""
         return array[()] if return_scalar else super().__array_wrap__(array, context)
+
+
+_core.explain_subscripts(VarArray)
+
+
+def record_function(function: Any, _: Any, arguments: Iterable[Any], options: Any) -> Any:
+    """Do what a function of NumPy that is no ufunc means, on arrays of Vars and single ones."""
+    given = tuple(arguments)
+    own = FUNCTIONS.get(function)
+    if own is not None:
+        try:
+            return own(*given, **options)
+        except TypeError:
+            _expect_fit(function, own, given, options)
+            raise
+    if function not in STRUCTURAL:
+        raise unsupported(_name(function))
+    moved = (plain(each) if isinstance(each, Var) else each for each in given)
+    return of_vars(function._implementation(*moved, **options))
+
+
+def _expect_fit(function: Any, own: Elementwise, given: Sequence[Any], options: Any) -> None:
+    """Name the function if the translation does not know the arguments, which NumPy does."""
+    try:
+        inspect.signature(own).bind(*given, **options)
+    except TypeError as error:
+        raise unsupported(_name(function), f"with these arguments ({error})") from None
 
 
 def record_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -65,8 +90,10 @@ def record_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> 
     call = CALLS.get(ufunc) or (ufunc if _is_of_objects(ufunc) else None)
     match method:
         case "__call__" if call is not None:
-            (place,) = only(name, options, "out").get("out") or (None,)
-            return _put(call(*arrays), place)
+            places = only(name, options, "out").get("out") or (None,)
+            if len(places) > 1:
+                raise unsupported(name, "with out=")
+            return _put(call(*arrays), places[0])
         case "reduce" if ufunc in REDUCTIONS:
             return reduce(REDUCTIONS[ufunc], arrays[0], **only(name, options, "axis", "keepdims"))
         case "accumulate" if call is not None:
@@ -117,7 +144,7 @@ def reduce(
 
 def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
     """Apply a function to what it gave so far and the next slice."""
-    slices = np.moveaxis(np.asarray(array, dtype=object), axis, 0)
+    slices = np.moveaxis(np.asarray(array, dtype=object), operator.index(axis), 0)
     found = list(slices[:1])
     for each in slices[1:]:
         found.append(function(found[-1], each))
@@ -129,8 +156,67 @@ def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
 
 
 def _logaddexp(a: Any, b: Any) -> Any:
-    pairs = np.frompyfunc(lambda x, y: functions.logsumexp([x, y]), 2, 1)
-    return pairs(a, b)
+    """Add what the smaller one brings to the larger one, which keeps it where that is nearly 0.
+
+    Which is larger is asked by `where`: derivatives of any order are right at ties, where those of
+    `maximum` are not. Infinities that are alike have no difference.
+    """
+    off = functions.sub(a, b)
+    first = functions.gt(off, 0.0)
+    larger = functions.where(first, a, b)
+    below = functions.where(first, functions.neg(off), off)
+    found = functions.add(larger, functions.softplus(below))
+    alike = functions.mul(0.5, functions.add(a, b))
+    return functions.where(functions.eq(off, off), found, alike)
+
+
+def _divmod(a: Any, b: Any) -> tuple[Any, Any]:
+    return functions.floor_divide(a, b), functions.remainder(a, b)
+
+
+#: Operations whose results are conditions, 1 or 0.
+CONDITIONS = frozenset(("lt", "le", "gt", "ge", "eq", "ne"))
+
+
+def _is_condition(value: Any) -> bool:
+    if isinstance(value, Var) and value.op != "constant":
+        return value.op in CONDITIONS
+    return (float(formula(value)) if isinstance(value, Var) else value) in (0, 1)
+
+
+def _of_conditions(name: str, logical: Elementwise) -> Elementwise:
+    """Let bits be those of conditions: of other numbers neither NumPy nor Vars have any."""
+
+    def call(*operands: Any) -> Any:
+        for each in (item for side in operands for item in np.asarray(side, dtype=object).flat):
+            if not _is_condition(each):
+                raise DTypeError(
+                    f"numpy.{name} (&, |, ^, ~) works on conditions such as x > 0, got "
+                    f"{repr(each)[:80]}; np.logical_and, np.logical_or and np.logical_not take "
+                    "any numbers"
+                )
+        return logical(*operands)
+
+    return call
+
+
+# Logic is written in comparisons, so that its results are conditions, too.
+
+
+def _and(a: Any, b: Any) -> Any:
+    return functions.lt(functions.eq(a, 0.0), functions.ne(b, 0.0))
+
+
+def _or(a: Any, b: Any) -> Any:
+    return functions.le(functions.eq(a, 0.0), functions.ne(b, 0.0))
+
+
+def _xor(a: Any, b: Any) -> Any:
+    return functions.ne(functions.ne(a, 0.0), functions.ne(b, 0.0))
+
+
+def _not(a: Any) -> Any:
+    return functions.eq(a, 0.0)
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -144,13 +230,17 @@ def matmul(a: Any, b: Any) -> Any:
         raise ShapeError(f"matmul: shapes {first.shape} and {second.shape} do not match")
     rows, columns = left[..., :, None, :], right.swapaxes(-1, -2)[..., None, :, :]
     found = dots(rows, columns)
-    if second.ndim == 1:
-        found = found[..., 0]
-    return (
-        found[..., 0, :]
-        if first.ndim == 1 and second.ndim > 1
-        else (found[..., 0] if first.ndim == 1 else found)
-    )
+    lost = [axis for axis, side in ((-2, first), (-1, second)) if side.ndim == 1]
+    return found.squeeze(tuple(lost))
+
+
+def _vecdot(a: Any, b: Any) -> Any:
+    first, second = np.asarray(a, dtype=object), np.asarray(b, dtype=object)
+    if not first.ndim or not second.ndim or first.shape[-1] != second.shape[-1]:
+        raise ShapeError(
+            f"vecdot: expected vectors of one length, got shapes {first.shape} and {second.shape}"
+        )
+    return dots(first, second)
 
 
 def dots(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -179,7 +269,7 @@ CALLS: dict[np.ufunc, Elementwise] = {
     np.sqrt: functions.sqrt,
     np.reciprocal: lambda x: 1.0 / x,
     np.exp: functions.exp,
-    np.exp2: lambda x: functions.exp(x * math.log(2.0)),
+    np.exp2: lambda x: functions.pow(2.0, x),
     np.expm1: functions.expm1,
     np.log: functions.log,
     np.log2: functions.log2,
@@ -207,6 +297,7 @@ CALLS: dict[np.ufunc, Elementwise] = {
     np.rint: functions.round,
     np.floor_divide: functions.floor_divide,
     np.remainder: functions.remainder,
+    np.divmod: _divmod,
     np.minimum: functions.minimum,
     np.maximum: functions.maximum,
     np.less: functions.lt,
@@ -215,13 +306,18 @@ CALLS: dict[np.ufunc, Elementwise] = {
     np.greater_equal: functions.ge,
     np.equal: functions.eq,
     np.not_equal: functions.ne,
-    np.logical_and: lambda a, b: functions.ne(a, 0.0) * functions.ne(b, 0.0),
-    np.logical_or: lambda a, b: functions.maximum(functions.ne(a, 0.0), functions.ne(b, 0.0)),
-    np.logical_not: lambda a: functions.eq(a, 0.0),
+    np.logical_and: _and,
+    np.logical_or: _or,
+    np.logical_xor: _xor,
+    np.logical_not: _not,
+    np.bitwise_and: _of_conditions("bitwise_and", _and),
+    np.bitwise_or: _of_conditions("bitwise_or", _or),
+    np.bitwise_xor: _of_conditions("bitwise_xor", _xor),
+    np.invert: _of_conditions("invert", _not),
     np.isnan: lambda a: functions.ne(a, a),
     np.conjugate: lambda x: x,
     np.matmul: matmul,
-    np.vecdot: lambda a, b: dots(*map(np.asarray, (a, b))),
+    np.vecdot: _vecdot,
 }
 #: Which node of many operands a ufunc makes along an axis.
 REDUCTIONS: dict[np.ufunc, Elementwise] = {
@@ -240,11 +336,11 @@ STRUCTURAL: frozenset[Any] = frozenset(
         np.broadcast_arrays, np.broadcast_to, np.column_stack, np.compress, np.concatenate,
         np.copy, np.copyto, np.delete, np.diag, np.diagflat, np.diagonal, np.diff, np.dsplit,
         np.dstack, np.empty_like, np.expand_dims, np.flip, np.fliplr, np.flipud, np.full_like,
-        np.hsplit, np.hstack, np.insert, np.kron, np.meshgrid, np.moveaxis, np.ndim, np.ones_like,
-        np.pad, np.polyval, np.ravel, np.repeat, np.reshape, np.resize, np.roll, np.rollaxis,
-        np.rot90, np.shape, np.size, np.split, np.squeeze, np.stack, np.swapaxes, np.take,
-        np.take_along_axis, np.tile, np.trace, np.transpose, np.trapezoid, np.tril, np.triu,
-        np.vsplit, np.vstack, np.zeros_like,
+        np.hsplit, np.hstack, np.insert, np.iscomplexobj, np.isrealobj, np.kron, np.meshgrid,
+        np.moveaxis, np.ndim, np.ones_like, np.polyval, np.ravel, np.real, np.repeat, np.reshape,
+        np.resize, np.roll, np.rollaxis, np.rot90, np.shape, np.size, np.split, np.squeeze,
+        np.stack, np.swapaxes, np.take, np.take_along_axis, np.tile, np.trace, np.transpose,
+        np.trapezoid, np.tril, np.triu, np.vsplit, np.vstack, np.zeros_like,
     )
 )  # fmt: skip
 
@@ -293,11 +389,19 @@ def _axis(axis: Any, ndim: int) -> int:
     return place % ndim
 
 
+#: Values of options that change nothing, besides None.
+HARMLESS: dict[str, tuple[Any, ...]] = {
+    "where": (True,),
+    "subok": (True,),
+    "optimize": (True, False),
+}
+
+
 def only(name: str, options: dict[str, Any], *allowed: str) -> dict[str, Any]:
     """Return the options that are allowed; others must say what holds without them."""
     for option, value in options.items():
-        harmless = any(value is default for default in (None, np._NoValue, True))
-        if option not in allowed and not harmless:
+        defaults = (None, np._NoValue, *HARMLESS.get(option, ()))
+        if option not in allowed and not any(value is default for default in defaults):
             raise unsupported(name, f"with {option}=")
     return {option: options[option] for option in allowed if option in options}
 

@@ -39,22 +39,27 @@ def branches(program: _core.Program) -> tuple[Branch, ...]:
     return tuple(Branch(*each) for each in program.frozen_branches())
 
 
-def changed(program: _core.Program, points: Any, shared: Mapping[int, float]) -> BranchChanged:
+def changed(
+    program: _core.Program,
+    points: Any,
+    shared: Mapping[int, float],
+    what: str = "batch",
+    first: int = 0,
+) -> BranchChanged:
     """Make the error for rows of points of which some would take other branches.
 
-    `shared` has the values of inputs that are no columns of the points, by their places.
+    `shared` has the values of inputs that are no columns of the points, by their places; `what` is
+    the call that meets them, and `first` the number of the first row.
     """
-    frozen = branches(program)
-    taken = np.array([branch.taken for branch in frozen])
     whole = np.asarray(points)
     for place in sorted(shared):
         whole = np.insert(whole, place, shared[place], axis=1)
-    rows, which = _differences(program.guard_program(), whole, taken)
-    met = tuple(frozen[place] for place in which)
+    found, met = _differences(program, whole)
+    rows = [first + row for row in found]
     named = ", ".join(map(str, rows[:SHOWN])) + (", ..." if len(rows) > SHOWN else "")
     lines = "".join(f"\n  {branch}" for branch in met[:SHOWN])
     error = BranchChanged(
-        f"batch: {len(rows):,} of {len(points):,} rows take another branch than the one that was "
+        f"{what}: {len(rows):,} of {len(points):,} rows take another branch than the one that was "
         f"recorded (rows {named}); record the graph again with example values of theirs, or write "
         f"tg.where. Recorded:{lines}"
     )
@@ -63,14 +68,23 @@ def changed(program: _core.Program, points: Any, shared: Mapping[int, float]) ->
     return error
 
 
+def changed_at(program: _core.Program, points: Any, message: str) -> BranchChanged:
+    """Make the error for one point (n,), or for points (m, n) that are no rows of the caller's."""
+    error = BranchChanged(message)
+    _, error.branches = _differences(program, np.atleast_2d(points))
+    return error
+
+
 def _differences(
-    guards: _core.Program, points: NDArray[Any], taken: NDArray[np.bool_]
-) -> tuple[list[int], list[int]]:
+    program: _core.Program, points: NDArray[Any]
+) -> tuple[list[int], tuple[Branch, ...]]:
     """Return the rows that take other branches, and the branches they leave."""
+    frozen, guards = branches(program), program.guard_program()
+    taken = np.array([branch.taken for branch in frozen])
     rows: list[int] = []
     left = np.zeros(len(taken), dtype=bool)
     for start in range(0, len(points), PIECE):
         other = (guards.batch(points[start : start + PIECE]) != 0) != taken
         rows += (start + np.flatnonzero(other.any(axis=1))).tolist()
         left |= other.any(axis=0)
-    return rows, np.flatnonzero(left).tolist()
+    return rows, tuple(frozen[place] for place in np.flatnonzero(left))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -11,15 +10,19 @@ from numpy.typing import NDArray
 
 from tapegrad import _core
 from tapegrad._core import Graph, Var
-from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.scalar.arrays import VarArray
+from tapegrad.scalar.nodes import as_var, is_number
+from tapegrad.scalar.options import whole
 
 #: Vars and numbers in tuples, lists, dicts and arrays.
 Tree: TypeAlias = Any
 #: Of a carry and the x of a step to the next carry and the step's y (or None).
 Step: TypeAlias = Callable[[Tree, Tree], tuple[Tree, Tree]]
 
-Number = (int, float, np.floating, np.integer)
+
+#: More steps than a loop can have.
+STEPS = 2**32 - 1
 
 
 def scan(
@@ -64,30 +67,29 @@ def scan(
     if not callable(step):
         raise DTypeError(f"scan: expected the step as a function, got {type(step).__name__}")
     rows = _Rows.of(xs, length)
-    limit = _whole("checkpoint", checkpoint, 2)
+    limit = whole("scan: expected checkpoint", checkpoint, 2, STEPS)
     leaves = list(_leaves(carry, "scan: carry"))
     graph = _graph_of([*leaves, *rows.vars]) or _graph_by_trial(step, carry, rows)
     if graph is None:
         return _in_python(step, carry, rows)
     arguments = _core.placeholders(graph, len(leaves) + rows.stepped + rows.columns)
     held = iter(arguments)
-    next_carry, y = _called(step, _rebuilt(carry, held, "scan: carry"), rows.arguments(held))
+    next_carry, y = _called(step, _rebuilt(carry, held), rows.arguments(held))
     _same_structure(carry, next_carry)
     ends = [*_leaves(next_carry, "scan: the step's carry"), *_leaves(y, "scan: the step's y")]
-    results = iter(
-        _core.record_scan(
-            arguments,
-            [_as_var(graph, end) for end in ends],
-            [_as_var(graph, leaf) for leaf in leaves],
-            [_as_var(graph, each) for each in rows.operands()],
-            rows.table(),
-            rows.steps,
-            limit,
+    made = [as_var(graph, end, "scan: got") for end in ends]
+    if not arguments:  # nothing differs from step to step
+        found = made * rows.steps
+    elif not made:
+        found = []
+    else:
+        starts = [as_var(graph, leaf, "scan: got") for leaf in leaves]
+        operands = [as_var(graph, each, "scan: got") for each in rows.operands()]
+        found = _core.record_scan(
+            arguments, made, starts, operands, rows.table(), rows.steps, limit
         )
-        if arguments and ends
-        else ()
-    )
-    last = _rebuilt(carry, results, "scan: carry")
+    results = iter(found)
+    last = _rebuilt(carry, results)
     return last, _stacked(y, list(results), rows.steps)
 
 
@@ -106,7 +108,7 @@ class _Rows(NamedTuple):
         arrays = [] if xs is None else [_row_array(each) for each in _parts(xs)]
         counts = {len(array) for array in arrays}
         if length is not None:
-            counts.add(_whole("length", length, 0))
+            counts.add(whole("scan: expected length", length, 0, STEPS))
         if len(counts) != 1:
             got = f"lengths {sorted(counts)}" if counts else "neither xs nor length"
             raise ShapeError(f"scan: expected xs and length to tell one number of steps, got {got}")
@@ -148,7 +150,7 @@ class _Rows(NamedTuple):
         for of_vars in (True, False):
             for place, array in enumerate(self.arrays):
                 if (array.dtype == object) == of_vars:
-                    made[place] = _array_of(array.shape[1:], held)
+                    made[place] = _filled(array.shape[1:], held)
         return self._arranged([made[place] for place in range(len(self.arrays))])
 
     def row(self, place: int) -> Tree:
@@ -160,7 +162,7 @@ class _Rows(NamedTuple):
             case None:
                 return None
             case tuple():
-                return tuple(parts)
+                return _tuple_like(self.structure, parts)
             case dict():
                 return dict(zip(self.structure, parts, strict=True))
         return parts[0]
@@ -177,12 +179,17 @@ def _row_array(rows: Any) -> NDArray[Any]:
     array = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=object)
     if array.ndim == 0:
         raise ShapeError("scan: expected xs with a row for each step, got a single value")
-    if array.dtype == object and any(isinstance(each, Var) for each in array.flat):
-        return array
-    try:
-        return np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DTypeError(f"scan: xs are Vars and real numbers, got {array.dtype}") from None
+    if array.dtype.kind not in "fiub":
+        for each in array.flat:
+            if not isinstance(each, Var) and not is_number(each):
+                raise DTypeError(f"scan: expected xs of Vars and real numbers, got {_kind(each)}")
+        if any(isinstance(each, Var) for each in array.flat):
+            return array
+    return np.asarray(array, dtype=np.float64)
+
+
+def _kind(value: Any) -> str:
+    return "rows of several lengths" if isinstance(value, list | tuple) else type(value).__name__
 
 
 def _width(array: NDArray[Any]) -> int:
@@ -197,7 +204,7 @@ def _leaves(tree: Tree, what: str) -> Iterator[Any]:
     match tree:
         case None:
             return
-        case Var() | int() | float() | np.floating() | np.integer():
+        case _ if isinstance(tree, Var) or is_number(tree):
             yield tree
         case tuple() | list():
             for each in tree:
@@ -215,23 +222,26 @@ def _leaves(tree: Tree, what: str) -> Iterator[Any]:
             )
 
 
-def _rebuilt(tree: Tree, leaves: Iterator[Any], what: str) -> Tree:
+def _rebuilt(tree: Tree, leaves: Iterator[Any]) -> Tree:
     """Build a tree of the same structure from other leaves."""
     match tree:
         case None:
             return None
-        case tuple() if hasattr(tree, "_fields"):
-            return type(tree)(*(_rebuilt(each, leaves, what) for each in tree))
         case tuple() | list():
-            return type(tree)(_rebuilt(each, leaves, what) for each in tree)
+            return _tuple_like(tree, [_rebuilt(each, leaves) for each in tree])
         case dict():
-            return {key: _rebuilt(each, leaves, what) for key, each in tree.items()}
+            return {key: _rebuilt(each, leaves) for key, each in tree.items()}
         case np.ndarray():
-            return _array_of(tree.shape, leaves)
+            return _filled(tree.shape, leaves)
     return next(leaves)
 
 
-def _array_of(shape: tuple[int, ...], leaves: Iterator[Any]) -> Any:
+def _tuple_like(given: Any, parts: list[Any]) -> Any:
+    """Make a tuple, a named tuple or a list of parts, as the given one is."""
+    return type(given)(*parts) if hasattr(given, "_fields") else type(given)(parts)
+
+
+def _filled(shape: tuple[int, ...], leaves: Iterator[Any]) -> Any:
     """Fill an array; one without dimensions is its only element."""
     array = np.empty(shape, dtype=object)
     for place in np.ndindex(shape):
@@ -258,7 +268,7 @@ def _stacked(y: Tree, results: list[Var], count: int) -> Tree:
             case None:
                 return None
             case tuple() | list():
-                return type(part)([walk(each) for each in part])
+                return _tuple_like(part, [walk(each) for each in part])
             case dict():
                 return {key: walk(each) for key, each in part.items()}
         return stack(part)
@@ -329,21 +339,7 @@ def _arrays(ys: list[Tree]) -> Tree:
         case None:
             return None
         case tuple() | list() as first:
-            return type(first)([_arrays(list(part)) for part in zip(*ys, strict=True)])
+            return _tuple_like(first, [_arrays(list(part)) for part in zip(*ys, strict=True)])
         case dict() as first:
             return {key: _arrays([y[key] for y in ys]) for key in first}
     return np.array(ys)
-
-
-def _as_var(graph: Graph, leaf: Any) -> Var:
-    return leaf if isinstance(leaf, Var) else graph.constant(float(leaf))
-
-
-def _whole(name: str, number: int, least: int) -> int:
-    try:
-        whole = operator.index(number)
-    except TypeError:
-        raise OptionError(f"scan: expected {name} to be an integer, got {number!r}") from None
-    if not least <= whole < 2**32 - 1:
-        raise OptionError(f"scan: expected {name} of at least {least}, got {whole}")
-    return whole

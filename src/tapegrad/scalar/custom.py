@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from tapegrad import _core
-from tapegrad._core import Var
+from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, OptionError
+from tapegrad.scalar.nodes import as_var
+from tapegrad.scalar.program import compile
 
 #: Of arrays, a number for each row, to one such array or a tuple of several.
 ArrayFunction = Callable[..., Any]
@@ -50,28 +52,17 @@ class CustomOp:
 
     def __call__(self, *operands: Any) -> Any:
         """Record a call; numbers alone are computed at once."""
-        graph = next((each.graph for each in operands if isinstance(each, Var)), None)
-        if graph is None:
-            return self._on_numbers(operands)
-        given = [self._as_var(graph, each) for each in operands]
-        results = _core.record_custom(self.native(len(given)), given)
-        return results[0] if self._outputs == 1 else tuple(results)
-
-    def _as_var(self, graph: _core.Graph, operand: Any) -> Var:
-        if isinstance(operand, Var):
-            return operand
-        if isinstance(operand, int | float | np.floating | np.integer):
-            return graph.constant(float(operand))
-        raise DTypeError(
-            f"custom {self._name!r}: expected Vars and numbers, got {type(operand).__name__}; call "
-            "it for each element of an array"
+        graphs = [each.graph for each in operands if isinstance(each, Var)]
+        graph = graphs[0] if graphs else Graph()
+        complaint = (
+            f"custom {self._name!r}: expected Vars and numbers, one by one (call it for each "
+            "element of an array), got"
         )
-
-    def _on_numbers(self, operands: tuple[Any, ...]) -> Any:
-        found = self._function(*(np.asarray([float(each)]) for each in operands))
-        several = found if isinstance(found, tuple | list) else (found,)
-        values = tuple(float(np.ravel(each)[0]) for each in several)
-        return values[0] if self._outputs == 1 else values
+        given = [as_var(graph, each, complaint) for each in operands]
+        results = _core.record_custom(self.native(len(given)), given)
+        if not graphs:
+            results = compile(results)([]).tolist()
+        return results[0] if self._outputs == 1 else tuple(results)
 
     def __repr__(self) -> str:
         return f"<custom operation {self._name!r}>"
@@ -90,8 +81,9 @@ def custom(
     Args:
         function: Called with an array for each operand, which has a number for each row of the
             batch (one, where a program is called with one point), and returns an array of that
-            length, or a tuple of `outputs` such. What NumPy's ufuncs do needs no change. It must be
-            pure: a call may be left out, or be made for several rows at once.
+            length, or a tuple of `outputs` such; a number of Python's stands for one that all rows
+            have. What NumPy's ufuncs do needs no change. It must be pure: a call may be left out,
+            or be made for several rows at once.
         vjp: Called with arrays for the cotangent (each of the `outputs` cotangents) and then the
             operands; returns the adjoint of the operand, or a tuple of those of all. None: the
             operation has no derivative. A `tg.custom` operation gives it a derivative of its own,

@@ -11,7 +11,7 @@ from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.scalar.arrays import ArrayOfVars, VarArray
-from tapegrad.scalar.program import as_vars
+from tapegrad.scalar.nodes import as_vars, is_number
 
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 MODES = ("auto", "forward", "reverse")
@@ -22,7 +22,7 @@ def var_array(items: Any, what: str) -> ArrayOfVars:
     if isinstance(items, np.ndarray):
         return items.astype(object).view(VarArray)
     shape: tuple[int, ...] = ()
-    if isinstance(items, Var | int | float | np.floating | np.integer):
+    if isinstance(items, Var) or is_number(items):
         items = [items]
     else:
         items = as_vars(items, what)
@@ -68,13 +68,12 @@ def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> ArrayOfVars:
     """Differentiate all outputs by all variables: shape of `outputs`, then that of `wrt`."""
     ends, variables = var_array(outputs, "jacobian: outputs"), var_array(wrt, "jacobian: wrt")
     shape = ends.shape + variables.shape
+    if not ends.size or not variables.size:
+        return var_array(np.zeros(shape), "jacobian")
     if by_columns(mode, ends.size, variables.size):
         columns = [push(ends.ravel(), variables.ravel(), unit) for unit in np.eye(variables.size)]
-        return (
-            np.stack(columns, axis=1).reshape(shape) if columns else var_array(np.zeros(shape), "")
-        )
-    rows = [gradient(end, variables.ravel()) for end in ends.ravel()]
-    return np.stack(rows).reshape(shape) if rows else var_array(np.zeros(shape), "")
+        return np.stack(columns, axis=1).reshape(shape)
+    return np.stack([gradient(end, variables.ravel()) for end in ends.ravel()]).reshape(shape)
 
 
 def dense_hessian(output: Var, wrt: Any) -> ArrayOfVars:

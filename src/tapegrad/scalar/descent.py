@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
@@ -12,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tapegrad.errors import OptionError, ShapeError
+from tapegrad.scalar.nodes import is_number
+from tapegrad.scalar.options import real, whole
 
 Method: TypeAlias = Literal["sgd", "momentum", "adam", "lbfgs", "lm"]
 
@@ -21,8 +22,18 @@ Callback: TypeAlias = Callable[[int, NDArray[Any], Any], object]
 #: Tolerances of the methods that know when they have arrived: gradient, relative change.
 TOLERANCES = {"float64": (1e-8, 1e-12), "float32": (1e-4, 1e-6)}
 
-#: Options that one method has and the others do not, with their defaults.
-MOMENTUM, MEMORY = 0.9, 10
+#: Adam's decay rates of the moments, and its guard against division by zero.
+BETAS, EPS = (0.9, 0.999), 1e-8
+
+#: Options that some methods have and others do not: these methods, the default, and what stands for
+#: an option that is not given.
+OWN: dict[str, tuple[tuple[str, ...], Any, Any]] = {
+    "lr": (("sgd", "momentum", "adam"), 1e-2, None),
+    "momentum": (("momentum",), 0.9, None),
+    "betas": (("adam",), BETAS, BETAS),
+    "eps": (("adam",), EPS, EPS),
+    "memory": (("lbfgs",), 10, None),
+}
 
 
 @dataclass(frozen=True)
@@ -54,95 +65,83 @@ def options(
     inputs: int,
     dtype: str,
     *,
-    lr: float,
-    betas: tuple[float, float],
-    eps: float,
-    momentum: float | None,
-    memory: int | None,
-    bounds: tuple[ArrayLike, ArrayLike] | None,
+    bounds: tuple[ArrayLike | None, ArrayLike | None] | None,
     gtol: float | None,
     ftol: float | None,
     target: float | None,
     patience: int | None,
+    **own: Any,
 ) -> dict[str, Any]:
-    """Return options as the native loop takes them; raises where they make no sense."""
+    """Return options as the native loop takes them; raises where they make no sense.
+
+    `own` are those of `OWN`.
+    """
     if method not in get_args(Method):
         raise OptionError(f"minimize: expected method {_listed(get_args(Method))}, got {method!r}")
-    if not (math.isfinite(lr) and math.isfinite(eps) and eps >= 0):
-        raise OptionError(f"minimize: expected finite lr and eps >= 0, got lr={lr}, eps={eps}")
-    beta1, beta2 = _decay_rates(betas)
+    given = {name: _of_method(name, value, method) for name, value in own.items()}
+    beta1, beta2 = _decay_rates(given["betas"])
     knows = TOLERANCES[dtype] if method in ("lbfgs", "lm") else (-1.0, -1.0)
     low, high = _bounds(bounds, inputs)
     return {
-        "lr": lr,
+        "lr": real("minimize: expected a finite lr", given["lr"], math.isfinite),
         "beta1": beta1,
         "beta2": beta2,
-        "eps": eps,
-        "momentum": _momentum(_only_of("momentum", momentum, method, "momentum", MOMENTUM)),
-        "memory": whole("memory", _only_of("memory", memory, method, "lbfgs", MEMORY), 1),
+        "eps": real("minimize: expected a finite eps >= 0", given["eps"], _is_guard),
+        "momentum": real("minimize: expected momentum in [0, 1)", given["momentum"], _is_part),
+        "memory": whole("minimize: expected memory", given["memory"], 1),
         "gtol": knows[0] if gtol is None else _tolerance("gtol", gtol),
         "ftol": knows[1] if ftol is None else _tolerance("ftol", ftol),
         "target": -math.inf if target is None else _target(target),
-        "patience": 0 if patience is None else whole("patience", patience, 1),
+        "patience": 0 if patience is None else whole("minimize: expected patience", patience, 1),
         "low": low,
         "high": high,
     }
 
 
-def whole(name: str, number: int, least: int) -> int:
-    """Return a count as an int, if it is one."""
-    try:
-        count = operator.index(number)
-    except TypeError:
-        raise OptionError(f"minimize: expected {name} to be an integer, got {number!r}") from None
-    if count < least:
-        raise OptionError(f"minimize: expected {name} of at least {least}, got {count}")
-    if count >= 2**63:
-        raise OptionError(f"minimize: expected {name} below 2**63, got {count}")
-    return count
-
-
 def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names[:-1])) + f" or {names[-1]!r}"
+    *first, last = map(repr, names)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
-def _only_of(name: str, given: Any, method: str, owner: str, default: Any) -> Any:
-    """Return an option that one method has; raises if it is given to another."""
-    if given is not None and method != owner:
-        raise OptionError(f"minimize: {name} is an option of method {owner!r}, got {method!r}")
-    return default if given is None else given
+def _of_method(name: str, given: Any, method: str) -> Any:
+    """Return an option that some methods have; raises if it is given to another."""
+    owners, default, absent = OWN[name]
+    if given is absent:
+        return default
+    if method not in owners:
+        raise OptionError(
+            f"minimize: {name} is an option of method {_listed(owners)}, got {method!r}"
+        )
+    return given
 
 
-def _momentum(momentum: Any) -> float:
-    if isinstance(momentum, (int, float)) and 0 <= momentum < 1:
-        return float(momentum)
-    raise OptionError(f"minimize: expected momentum in [0, 1), got {momentum!r}")
+def _decay_rates(betas: Any) -> tuple[float, float]:
+    """Return Adam's two decay rates, if they are that."""
+    wanted = "minimize: expected betas as two numbers in [0, 1)"
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise OptionError(f"{wanted}, got {betas!r}")
+    first, second = (real(wanted, beta, _is_part) for beta in betas)
+    return first, second
 
 
-def _tolerance(name: str, value: Any) -> float:
-    if isinstance(value, (int, float)) and value >= 0:
-        return float(value)
-    raise OptionError(f"minimize: expected {name} of at least 0, got {value!r}")
+def _is_part(number: float) -> bool:
+    return 0 <= number < 1
+
+
+def _is_guard(number: float) -> bool:
+    return 0 <= number < math.inf
 
 
 def _target(value: Any) -> float:
-    if isinstance(value, (int, float)) and not math.isnan(value):
-        return float(value)
-    raise OptionError(f"minimize: expected target as a number, got {value!r}")
+    return real("minimize: expected target as a number", value, lambda t: not math.isnan(t))
 
 
-def _decay_rates(betas: tuple[float, float]) -> tuple[float, float]:
-    """Return Adam's two decay rates, if they are that."""
-    match betas:
-        case (int() | float() as first, int() | float() as second) if (
-            0 <= first < 1 and 0 <= second < 1
-        ):
-            return float(first), float(second)
-    raise OptionError(f"minimize: expected betas as two numbers in [0, 1), got {betas!r}")
+def _tolerance(name: str, value: Any) -> float:
+    return real(f"minimize: expected {name} of at least 0", value, lambda number: number >= 0)
 
 
 def _bounds(
-    bounds: tuple[ArrayLike, ArrayLike] | None, inputs: int
+    bounds: tuple[ArrayLike | None, ArrayLike | None] | None, inputs: int
 ) -> tuple[list[float] | None, list[float] | None]:
     """Return the lowest and the highest value of every input."""
     if bounds is None:
@@ -151,7 +150,7 @@ def _bounds(
         raise OptionError(
             f"minimize: expected bounds as a tuple (low, high) of numbers or arrays, got {bounds!r}"
         )
-    low, high = (_bound(bound, inputs) for bound in bounds)
+    low, high = _bound(bounds[0], -math.inf, inputs), _bound(bounds[1], math.inf, inputs)
     if not np.all(low <= high):
         worst = int(np.argmin(low <= high))
         raise OptionError(
@@ -161,11 +160,15 @@ def _bounds(
     return low.tolist(), high.tolist()
 
 
-def _bound(bound: ArrayLike, inputs: int) -> NDArray[np.float64]:
-    try:
-        values = np.asarray(bound, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise OptionError(f"minimize: expected numbers as bounds, got {bound!r}") from None
+def _bound(bound: Any, none: float, inputs: int) -> NDArray[np.float64]:
+    """Return a bound of every input; `none` stands for None, of all inputs or of one."""
+    given = np.asarray(bound)
+    if given.dtype.kind not in "fiub":
+        listed = [none if each is None else each for each in given.astype(object).flat]
+        if not all(map(is_number, listed)):
+            raise OptionError(f"minimize: expected numbers as bounds, got {bound!r}")
+        given = np.array(listed).reshape(given.shape)
+    values = given.astype(np.float64)
     if values.shape not in ((), (inputs,)):
         raise ShapeError(
             f"minimize: expected bounds as numbers or arrays of shape ({inputs},), "

@@ -1,12 +1,47 @@
-"""Vars as nodes of their graph: what they are made of, in which order, and in words."""
+"""Vars as nodes of their graph: what counts as one, what they are made of, and in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
 
-from tapegrad._core import Var
+import numpy as np
+
+from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, GraphError
-from tapegrad.scalar.program import as_vars
+
+#: Values, or adjoints, of nodes by their place in the graph.
+Values: TypeAlias = Mapping[int, float]
+
+
+def is_number(value: Any) -> bool:
+    """Tell a real number of Python's or NumPy's, which counts time spans among its integers."""
+    return isinstance(value, int | float | np.floating | np.integer | np.bool_) and not isinstance(
+        value, np.timedelta64
+    )
+
+
+def as_var(graph: Graph, value: Any, complaint: str) -> Var:
+    """Return a Var as it is, and a number as a constant of the graph."""
+    if isinstance(value, Var):
+        return value
+    if is_number(value):
+        return graph.constant(float(value))
+    raise DTypeError(f"{complaint} {type(value).__name__}")
+
+
+def as_vars(vars_: Var | Iterable[Var], what: str) -> list[Var]:
+    """One Var or any array or sequence of Vars as a flat list."""
+    if isinstance(vars_, Var):
+        return [vars_]
+    if isinstance(vars_, np.ndarray):
+        return vars_.ravel().tolist()
+    try:
+        return list(vars_)
+    except TypeError:
+        raise DTypeError(
+            f"{what}: expected a Var or a sequence of Vars, got {type(vars_).__name__}"
+        ) from None
 
 
 def of_one_graph(vars_: Var | Iterable[Var], what: str) -> list[Var]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -10,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapegrad._core import Graph, Var
-from tapegrad.errors import OptionError
 from tapegrad.scalar.layers import Box, svg
 from tapegrad.scalar.nodes import formula, label, of_one_graph
+from tapegrad.scalar.options import whole
 
 #: Seconds that a layout may take in a notebook; the text is shown after that.
 PATIENCE = 10.0
@@ -93,7 +92,7 @@ def to_dot(outputs: Var | Iterable[Var], *, limit: int = 200) -> Picture:
 
     """
     ends = of_one_graph(outputs, "to_dot: outputs")
-    drawn, left_out = _nearest(ends, _at_least_one(limit))
+    drawn, left_out = _nearest(ends, whole("to_dot: expected limit", limit, 1))
     targets = {end.index for end in ends}
     lines = [_node(var, var.index in targets) for var in drawn.values()]
     for var in drawn.values():
@@ -117,16 +116,6 @@ def bundle(graph: Graph) -> dict[str, str]:
     text = {"text/plain": repr(graph)}
     drawn = of_graph(graph).svg() if 0 < len(graph) <= SMALL else None
     return text | ({"image/svg+xml": drawn} if drawn else {})
-
-
-def _at_least_one(limit: int) -> int:
-    try:
-        whole = operator.index(limit)
-    except TypeError:
-        raise OptionError(f"to_dot: expected limit to be an integer, got {limit!r}") from None
-    if whole < 1:
-        raise OptionError(f"to_dot: expected a limit of at least 1, got {whole}")
-    return whole
 
 
 def _nearest(outputs: list[Var], limit: int) -> tuple[dict[int, Var], int]:

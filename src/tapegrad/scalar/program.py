@@ -16,6 +16,8 @@ from tapegrad.scalar import c_source, descent, files
 from tapegrad.scalar.arrays import ArrayOfVars
 from tapegrad.scalar.branches import Branch, branches
 from tapegrad.scalar.descent import Callback, Method, Minimum
+from tapegrad.scalar.nodes import as_vars
+from tapegrad.scalar.options import whole
 from tapegrad.scalar.profile import Profile, profile
 from tapegrad.scalar.scipy_interface import Product, arguments
 
@@ -34,15 +36,15 @@ class Program(_core.Program):
         steps: int = 1000,
         rows: ArrayLike | None = None,
         reduce: Literal["sum", "mean"] = "mean",
-        bounds: tuple[ArrayLike, ArrayLike] | None = None,
+        bounds: tuple[ArrayLike | None, ArrayLike | None] | None = None,
         gtol: float | None = None,
         ftol: float | None = None,
         target: float | None = None,
         patience: int | None = None,
-        lr: float = 1e-2,
+        lr: float | None = None,
         momentum: float | None = None,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
+        betas: tuple[float, float] = descent.BETAS,
+        eps: float = descent.EPS,
         memory: int | None = None,
         history: int = 0,
         callback: Callback | None = None,
@@ -59,13 +61,14 @@ class Program(_core.Program):
             rows: Data that the program gives a part of the value for, row by row: x0 are then the
                 program's first inputs, and each row has the others.
             reduce: Whether the value is the "mean" or the "sum" of these parts.
-            bounds: (low, high): the lowest and highest values, as numbers or arrays (n,).
+            bounds: (low, high): the lowest and highest values, as numbers or arrays (n,); None is
+                no bound.
             gtol: End when no entry of the gradient, projected on the bounds, is larger.
             ftol: End when a step changes the value by no more than this part of it. By default
                 lbfgs and lm end at gtol=1e-8 and ftol=1e-12 (float32: 1e-4, 1e-6), others do not.
             target: End at a value of at most this.
             patience: End after so many steps without a better value.
-            lr: The step size of sgd, momentum and adam.
+            lr: The step size of sgd, momentum and adam; 0.01 by default.
             momentum: The part of the velocity that a step of "momentum" keeps; 0.9 by default.
             betas: Adam's decay rates of the moments.
             eps: Adam's guard against division by zero.
@@ -107,16 +110,16 @@ class Program(_core.Program):
             target=target,
             patience=patience,
         )
-        every = descent.whole("every", every, 1)
+        every = whole("minimize: expected every", every, 1)
         given |= {
             "rows": rows,
             "mean": reduce == "mean",
-            "history": descent.whole("history", history, 0),
+            "history": whole("minimize: expected history", history, 0),
             "callback": callback,
             "every": every if callback else 0,
             "threads": threads,
         }
-        steps = descent.whole("steps", steps, 0)
+        steps = whole("minimize: expected steps", steps, 0)
         x, value, last_x, last_value, kept, taken, stopped, reasons = self.descend(
             starts, method, steps, given
         )
@@ -153,9 +156,11 @@ class Program(_core.Program):
         return files.framed(self.record())
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Self:
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Self:
         """Make a program of what `to_bytes` returned; damaged bytes raise FileError."""
-        return cls(files.unframed(data))
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise DTypeError(f"from_bytes: expected bytes, got {type(data).__name__}")
+        return cls(files.unframed(bytes(data)))
 
     def __reduce__(self) -> tuple[Callable[[bytes], Program], tuple[bytes]]:
         return type(self).from_bytes, (self.to_bytes(),)
@@ -275,20 +280,6 @@ class Program(_core.Program):
 
     def __repr__(self) -> str:
         return f"<{self._headline()}, {self.stats['instructions']:,} instructions>"
-
-
-def as_vars(vars_: Var | Iterable[Var], what: str) -> list[Var]:
-    """One Var or any array or sequence of Vars as a flat list."""
-    if isinstance(vars_, Var):
-        return [vars_]
-    if isinstance(vars_, np.ndarray):
-        return vars_.ravel().tolist()
-    try:
-        return list(vars_)
-    except TypeError:
-        raise DTypeError(
-            f"{what}: expected a Var or a sequence of Vars, got {type(vars_).__name__}"
-        ) from None
 
 
 def compile(

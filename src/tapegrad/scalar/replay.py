@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.scalar.arrays import ArrayOfVars
+from tapegrad.scalar.nodes import as_var
 from tapegrad.scalar.program import Program, compile_entries
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 
@@ -175,9 +176,7 @@ def _in_graph(
     graph = x.flat[0].graph
     made = np.empty(np.shape(array), dtype=object)
     for place, item in enumerate(np.asarray(array, dtype=object).flat):
-        if not isinstance(item, Var | int | float | np.floating | np.integer):
-            raise DTypeError(f"{complaint} {type(item).__name__}")
-        made.flat[place] = item if isinstance(item, Var) else graph.constant(float(item))
+        made.flat[place] = as_var(graph, item, complaint)
     return made
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tapegrad import _core
 from tapegrad._core import Var, functions
+from tapegrad.scalar.nodes import Values
 from tapegrad.scalar.program import compile
-
-#: Values, or adjoints, of nodes by their place in the graph.
-Values = Mapping[int, float]
 
 
 class Round(NamedTuple):

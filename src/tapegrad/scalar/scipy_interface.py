@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad._core import Program
-from tapegrad.errors import GradError
+from tapegrad.errors import DTypeError, GradError
 
 #: A program of points followed by vectors, or a function of a point and a vector.
 Product: TypeAlias = Program | Callable[[Any, Any], Any]
@@ -24,6 +24,11 @@ def arguments(program: Program, hessp: Product | None) -> dict[str, Any]:
     places = _places(program)
     found: dict[str, Any] = {"fun": _Function(program, places), "jac": True}
     if hessp is not None:
+        if not isinstance(hessp, Program) and not callable(hessp):
+            raise DTypeError(
+                "scipy: expected hessp as a program or a function of a point and a vector, got "
+                f"{type(hessp).__name__}"
+            )
         found["hessp"] = _Product(hessp, program.n_inputs, places)
     return found
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,13 +19,19 @@ from numpy.typing import ArrayLike
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError
-from tapegrad.scalar.nodes import formula, label, live, made_from, of_one_graph, operation
-from tapegrad.scalar.program import Program, as_vars, compile
-from tapegrad.scalar.replay import Function, as_point, record
+from tapegrad.scalar.nodes import (
+    Values,
+    as_vars,
+    formula,
+    label,
+    live,
+    made_from,
+    of_one_graph,
+    operation,
+)
+from tapegrad.scalar.program import Program, compile
+from tapegrad.scalar.replay import Function, Recording, Replayed, SparseReplayed, as_point, record
 from tapegrad.scalar.rounds import Round, WayBack, spoilt_round
-
-#: Values of nodes by their place in the graph.
-Values: TypeAlias = dict[int, float]
 
 #: Operands that a message shows; a sum may have thousands.
 SHOWN = 8
@@ -98,8 +104,9 @@ def locate_nonfinite(
 
     Args:
         outputs: The Vars that were compiled; or a program; or a function of an array, whose
-            derivatives are searched too. With a function, or in a graph made with
-            `Graph(lines=True)`, the line of Python that recorded the operation is told.
+            derivatives are searched too; or what `tg.grad` and the like made of a function. With a
+            function, or in a graph made with `Graph(lines=True)`, the line of Python that recorded
+            the operation is told.
         x: The point.
         wrt: The Vars that it is differentiated by. The adjoints of all nodes are appended to the
             graph to find out; programs made of it stay as they are.
@@ -123,6 +130,8 @@ finite, where %0 = 0.0 (<doctest ...>:1)
 
     """
     point = np.ravel(as_point(x, "locate_nonfinite"))
+    if isinstance(outputs, Replayed | SparseReplayed):
+        outputs = _replayed(outputs, np.shape(x))
     if isinstance(outputs, Program):
         _alone("a program", wrt, inputs)
         outputs(point)  # raises what the program raises at this point
@@ -138,6 +147,17 @@ finite, where %0 = 0.0 (<doctest ...>:1)
     ends = of_one_graph(outputs, "locate_nonfinite: outputs")
     variables = [] if wrt is None else as_vars(wrt, "locate_nonfinite: wrt")
     return search.forward(ends) or search.backward(ends, variables)
+
+
+def _replayed(derivative: Replayed | SparseReplayed, shape: tuple[int, ...]) -> Program:
+    """Return what a derivative of a function evaluates, if a point is all it needs."""
+    recording = derivative.recorded(shape)
+    if isinstance(recording, Recording) and recording.second is not None:
+        raise DTypeError(
+            "locate_nonfinite: expected a function of a point, got a derivative that takes a "
+            "vector too; give the function itself, or the derivative as Vars"
+        )
+    return recording.program
 
 
 def _alone(what: str, *others: object) -> None:
