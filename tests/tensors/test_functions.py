@@ -201,3 +201,34 @@ def test_checks_find_wrong_gradients() -> None:
     assert tt.gradcheck(lambda x: WrongTwice.apply(x, 1.0), x)
     with pytest.raises(GradError, match="by differences"):
         tt.gradgradcheck(lambda x: WrongTwice.apply(x, 1.0), x)
+
+    class Forgets(Cube):
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return gradients[0] * 3 * ctx.factor * x.detach() ** 2, None
+
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradgradcheck(lambda x: Forgets.apply(x, 1.0), x)
+
+    class ForgetsWeights(Cube):
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return gradients[0].detach() * 3 * ctx.factor * x * x, None
+
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradgradcheck(lambda x: ForgetsWeights.apply(x, 1.0), x)
+
+
+def test_checks_take_results_without_gradients_as_constant() -> None:
+    x = leaf(1.0, 2.0)
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradcheck(lambda x: (x * x).detach(), x)
+    with pytest.raises(GradError, match="output 1"):
+        tt.gradcheck(lambda x: (x * x, (x * x).detach()), x)
+    assert tt.gradcheck(lambda x: (x * x, tt.ones(2), x.argmax()), x)
+    with pytest.raises(GradError, match="expected a function whose results require"):
+        tt.gradgradcheck(lambda x: x.detach(), x)
+    assert tt.gradgradcheck(lambda x: x * 2, x)
+    assert tt.gradgradcheck(lambda x, y: x * x, [x, leaf(3.0)])
