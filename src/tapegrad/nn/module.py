@@ -11,10 +11,11 @@ from typing import Any, Self
 
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.nn import state
-from tapegrad.nn.hooks import BackwardHooks, Hook, HookHandle
+from tapegrad.nn.hooks import BackwardHooks, Hook
 from tapegrad.nn.parameter import Parameter
 from tapegrad.nn.table import layer_table
 from tapegrad.tensors import Tensor
+from tapegrad.tensors.base import Handle
 from tapegrad.tensors.dtypes import DType
 
 #: Where a module keeps what is assigned to it, by kind.
@@ -124,9 +125,9 @@ class Module:
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, args) before `forward`; what it returns replaces the arguments."""
-        return HookHandle(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
+        return Handle(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self,
@@ -135,21 +136,21 @@ class Module:
         prepend: bool = False,
         with_kwargs: bool = False,
         always_call: bool = False,
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, args, output) after `forward`; what it returns replaces the output."""
-        return HookHandle(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
+        return Handle(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, grad_output) before the module's backward; its answer replaces them."""
-        return HookHandle(self._backward_pre_hooks, Hook(hook), prepend)
+        return Handle(self._backward_pre_hooks, Hook(hook), prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, grad_input, grad_output) behind backward; it may replace grad_input."""
-        return HookHandle(self._backward_hooks, Hook(hook), prepend)
+        return Handle(self._backward_hooks, Hook(hook), prepend)
 
     # Attributes
 
