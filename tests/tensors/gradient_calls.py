@@ -143,8 +143,16 @@ def hooks_and_checkpoints(lib: Any) -> Any:
     a, w = _leaf(lib, 1.0, 2.0), _leaf(lib, 0.5, 0.7)
     older, seen = a * 2, {"w": [], "older": []}  # type: ignore[var-annotated]
     older.retain_grad()
-    for name, each in (("w", w), ("older", older)):
-        each.register_hook(lambda g, name=name: seen[name].append(g) or g * 10)
+
+    def ten_times(name: str) -> Any:
+        def hook(gradient: Any) -> Any:
+            seen[name].append(gradient)
+            return gradient * 10
+
+        return hook
+
+    w.register_hook(ten_times("w"))
+    older.register_hook(ten_times("older"))
     _checkpoint(lib, lambda x: x * w * older, a).sum().backward()
     return _listed(*seen["w"], *seen["older"], a.grad, w.grad, older.grad)
 

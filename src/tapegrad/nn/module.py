@@ -16,7 +16,7 @@ from tapegrad.nn.parameter import Parameter
 from tapegrad.nn.table import layer_table
 from tapegrad.tensors import Tensor
 from tapegrad.tensors.base import Handle
-from tapegrad.tensors.dtypes import DType
+from tapegrad.tensors.methods import destination
 
 #: Where a module keeps what is assigned to it, by kind.
 _KINDS = ("_parameters", "_buffers", "_modules")
@@ -393,27 +393,22 @@ class Module:
         for parameter in self.parameters():
             forget_gradient(parameter, set_to_none)
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
         """Move parameters and buffers, by `to(device)`, `to(dtype)`, both, or `to(tensor)`.
 
         A dtype must be one of floats, and is that of all floats then; integers stay as they are.
         The parameters stay the same objects, so optimisers keep them.
         """
-        dtypes = [each for each in (*args, kwargs.get("dtype")) if isinstance(each, DType)]
-        if any(not dtype.is_floating_point for dtype in dtypes):
-            raise DTypeError(f"to: expected float32 or float64 for a module, got {dtypes[0]}")
-        rest = [each for each in args if not isinstance(each, (DType, Tensor))]
-        named = {name: value for name, value in kwargs.items() if name != "dtype"}
-        for each in args:
-            if isinstance(each, Tensor):
-                rest.append(each.device)
-                dtypes += [each.dtype] if each.dtype.is_floating_point else []
+        kind, place = destination(args, dtype, device)
+        if kind is not None and not kind.is_floating_point:
+            raise DTypeError(f"to: expected float32 or float64 for a module, got {kind}")
+        return self._apply(
+            lambda each: each.to(dtype=kind if each.is_floating_point() else None, device=place)
+        )
 
-        def moved(tensor: Tensor) -> Tensor:
-            tensor = tensor.to(*rest, **named) if rest or named else tensor
-            return tensor.to(dtypes[0]) if dtypes and tensor.is_floating_point() else tensor
-
-        return self._apply(moved)
+    def cpu(self) -> Self:
+        """Move parameters and buffers to the CPU."""
+        return self._apply(lambda each: each.cpu())
 
     def float(self) -> Self:
         """Make all floats float32."""

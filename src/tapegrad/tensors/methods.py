@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
@@ -15,7 +15,7 @@ from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
-from tapegrad.tensors.dtypes import as_dtype, is_dtype
+from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
 from tapegrad.tensors.ops import index, matmul, reduce, search, shape, softmax
@@ -356,14 +356,8 @@ class Tensor(TensorBase):
 
     def to(self, *wanted: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """Return it in another number type, on another device, or as another tensor is."""
-        for each in wanted:
-            if isinstance(each, TensorBase):
-                dtype, device = each.dtype, each.device
-            elif isinstance(each, Backend) or (isinstance(each, str) and not is_dtype(each)):
-                device = each
-            elif not isinstance(each, bool):
-                dtype = each
-        found = self if dtype is None else shape.cast(self, as_dtype(dtype))
+        dtype, device = destination(wanted, dtype, device)
+        found = self if dtype is None else shape.cast(self, dtype)
         if device is not None and (place := find_device(device)) is not found._device:
             moved_there: Tensor = _TO(found, device=place)
             return moved_there
@@ -454,6 +448,18 @@ class Tensor(TensorBase):
 
 
 _core.set_types(Tensor, Node)
+
+
+def destination(wanted: Sequence[Any], dtype: Any, device: Any) -> tuple[DType | None, Any]:
+    """Return the number type and the device that arguments of `to` ask for, None for neither."""
+    for each in wanted:
+        if isinstance(each, TensorBase):
+            dtype, device = each.dtype, each.device
+        elif isinstance(each, Backend) or (isinstance(each, str) and not is_dtype(each)):
+            device = each
+        elif not isinstance(each, bool):
+            dtype = each
+    return None if dtype is None else as_dtype(dtype), device
 
 
 def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
