@@ -39,6 +39,12 @@ def network(lib: Any) -> Any:
     return Net()
 
 
+def weights(lib: Any, build: str) -> dict[str, Any]:
+    """Return the state of a fresh module as arrays."""
+    state = eval(build, {"nn": lib.nn}).state_dict()
+    return {key: each.numpy() for key, each in state.items()}
+
+
 def types_after(lib: Any, ways: list[Any]) -> list[Any]:
     """Return the types of a network's tensors after `to` with arguments; "refused" for none."""
     found: list[Any] = []

@@ -137,7 +137,7 @@ def test_loading_part_of_a_state() -> None:
         model.load_state_dict({f"module.{name}": each for name, each in model.state_dict().items()})
     with pytest.raises(DTypeError, match="dict of tensors"):
         model.load_state_dict([1])  # type: ignore[arg-type]
-    with pytest.raises(StateError, match="expected a Tensor, got list"):
+    with pytest.raises(StateError, match="expected a Tensor or an array, got list"):
         model.load_state_dict({"bias": [1], "weight": zeros(3, 2)})  # type: ignore[dict-item]
 
 
@@ -223,6 +223,37 @@ def test_hooks_that_always_run_see_failures() -> None:
     with pytest.raises(TapegradError):
         layer(ones(3, 3))
     assert seen == ["always"]
+
+
+class Foreign:
+    """A tensor of another library, which NumPy can read."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._array, dtype)
+
+
+def test_arrays_and_tensors_of_other_libraries_are_loaded() -> None:
+    layer, weight = nn.Linear(2, 1), np.array([[1.5, 2.5]])
+    layer.load_state_dict({"weight": Foreign(weight), "bias": weight[0, :1].astype(np.float16)})
+    assert layer.weight.tolist() == [[1.5, 2.5]] and layer.bias.tolist() == [1.5]
+    assert layer.weight.dtype is float32
+    with pytest.raises(StateError, match=r"weight: expected an array of real numbers") as failure:
+        layer.load_state_dict({"weight": Foreign(weight + 1j), "bias": Foreign(weight)})
+    assert "bias: expected shape (1,), got (1, 2)" in str(failure.value)
+    with pytest.raises(StateError, match="weight: expected a Tensor or an array, got list"):
+        layer.load_state_dict({"weight": [[1.0, 2.0]], "bias": ones(1)})
+    assert layer.weight.tolist() == [[1.5, 2.5]]
+
+
+def test_weights_of_pytorch_are_loaded(torch: Torch) -> None:
+    build = "nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))"
+    theirs = torch(behaviour.weights, build)
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    model.load_state_dict(theirs)
+    assert_equal({key: each.numpy() for key, each in model.state_dict().items()}, theirs, 0.0)
 
 
 #: Arguments of `to`: names of types, of the device, and =type for a tensor of it.

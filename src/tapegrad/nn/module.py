@@ -465,12 +465,13 @@ class Module:
                 yield name, buffer
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Tensor], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> state.IncompatibleKeys:
         """Copy tensors into the parameters and buffers of the same names.
 
         Args:
-            state_dict: Tensors by dotted names, as `state_dict` gives them.
+            state_dict: Tensors by dotted names, as `state_dict` gives them; also arrays, and
+                tensors of other libraries, as a PyTorch model's `state_dict`.
             strict: Whether names must be the same on both sides. Shapes always must.
 
         If anything does not fit, nothing is loaded, and StateError lists what is missing, what is
