@@ -138,7 +138,7 @@ def test_loading_part_of_a_state() -> None:
     with pytest.raises(DTypeError, match="dict of tensors"):
         model.load_state_dict([1])  # type: ignore[arg-type]
     with pytest.raises(StateError, match="expected a Tensor or an array, got list"):
-        model.load_state_dict({"bias": [1], "weight": zeros(3, 2)})  # type: ignore[dict-item]
+        model.load_state_dict({"bias": [1], "weight": zeros(3, 2)})
 
 
 def test_state_shares_memory_with_the_module() -> None:
