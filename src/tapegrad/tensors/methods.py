@@ -19,7 +19,7 @@ from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
 from tapegrad.tensors.ops import index, matmul, reduce, search, shape, softmax
-from tapegrad.tensors.registry import Op, moved
+from tapegrad.tensors.registry import Op, Sample, define, moved
 
 _TABLE = e.TABLE
 _ADD, _SUB, _MUL, _DIV = (_TABLE[name] for name in ("add", "sub", "mul", "div"))
@@ -523,22 +523,25 @@ def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:
 class _ToDevice(Op):
     """The way to another device and, for gradients, back."""
 
+    has_kernel = False
+
     def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Tensor:
         """Copy the elements there."""
         (x,) = inputs
         assert x is not None
-        out = creation.to_device(x, attrs["device"])
+        out = creation.to_device(x, find_device(attrs["device"]))
         if MODE.enabled and x._requires_grad:
             _core.record(self, self.plans, (x,), (out,), {"device": x._device}, x._device, 1)
         return out
 
 
-_TO = _ToDevice(
+_TO = define(
+    kind=_ToDevice,
     name="to_device",
     function=None,
     doc="a copy on another device",
     rule=_to_kernel_rule,
     vjp=lambda node, g: g.to(node.attrs["device"]),
     cost=lambda x, **_: moved(x.shape),
-    samples=[],
+    samples=[Sample((2, 3), device="reference"), Sample((2, 0, 3), device="cpu")],
 )
