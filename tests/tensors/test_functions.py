@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.tensors as tt
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DTypeError, GradError, OptionError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
@@ -134,6 +134,24 @@ def test_fused_functions_are_their_parts(device: str) -> None:
     np.testing.assert_allclose(swish(x, b).detach().numpy(), plain.detach().numpy(), rtol=1e-12)
     assert tt.gradcheck(swish, [x, b]) and tt.gradgradcheck(swish, [x, b])
     assert swish(x.float(), 1.5).dtype is tt.float32
+
+
+def test_fused_functions_have_names_and_defaults() -> None:
+    @tt.elementwise
+    def scaled(x: Any, a: Any = 3.0, *, b: Any = 0.5) -> Any:
+        return x * a + b
+
+    x = leaf(1.0, 2.0)
+    assert scaled(x).tolist() == [3.5, 6.5]
+    assert scaled(x, 1.0).tolist() == [1.5, 2.5] and scaled(x, b=x).tolist() == [4.0, 8.0]
+    assert scaled(a=x, x=2.0).tolist() == [2.5, 4.5]
+    scaled(x, b=x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [4.0, 4.0]
+    for args, named in (((), {}), ((x, 1.0, 2.0), {}), ((x,), {"c": 1.0}), ((x,), {"x": x})):
+        with pytest.raises(ShapeError, match="expected x, a, b"):
+            scaled(*args, **named)
+    with pytest.raises(OptionError, match=r"got \*xs"):
+        tt.elementwise(lambda *xs: xs[0])
 
 
 def test_fused_functions_of_many_operands_agree_on_both_devices() -> None:
