@@ -329,10 +329,15 @@ class FusedFunction:
         constant = [out if isinstance(out, Var) else graph.constant(out) for out in listed]
         self._fused = Fused(getattr(function, "__name__", "elementwise"), inputs, constant)
         self._names = names
+        #: How many operands without names are all; -1 if some have to be named.
+        by_name = any(
+            each.kind is each.KEYWORD_ONLY for each in self._signature.parameters.values()
+        )
+        self._complete = -1 if by_name else len(names)
 
     def __call__(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
         """Return a tensor per result; or write them into the tensors `out`."""
-        if named or len(operands) != len(self._names):
+        if named or len(operands) != self._complete:
             operands = self._completed(operands, named)
         if out is None:
             found = _core.apply_program(self._fused, operands)
