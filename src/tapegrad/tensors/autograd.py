@@ -65,7 +65,7 @@ class _PlainSwitch(_Switch):
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         """Return a switch; or a function within one."""
-        return super().__new__(cls) if function is None else cls()(function)
+        return object.__new__(cls) if function is None else cls()(function)
 
 
 class no_grad(_PlainSwitch):  # noqa: N801  PyTorch's name
@@ -369,10 +369,9 @@ def _leading(roots: list[tuple[Edge, Tensor]], targets: list[Tensor]) -> dict[No
             waiting += [edge[0] for edge in node.edges if isinstance(edge, tuple)]
     leading: dict[Node, bool] = {}
     for node in sorted(order, key=lambda each: each.number):
-        goes_on = any(
-            edge[0] in leading if isinstance(edge, tuple) else id(edge) in leaves
-            for edge in node.edges
-        )
+        goes_on = False
+        for edge in node.edges:
+            goes_on |= edge[0] in leading if isinstance(edge, tuple) else id(edge) in leaves
         if goes_on or node in ends:
             leading[node] = goes_on
     return leading
