@@ -78,7 +78,7 @@ PyMemberDef tensor_members[] = {
     OBJECT(TensorState, "_cell", cell),
     OBJECT(TensorState, "_hooks", hooks),
     OBJECT(TensorState, "_accumulated", accumulated),
-    OBJECT(TensorState, "grad", grad),
+    OBJECT(TensorState, "_grad", grad),
     {"_index", T_INT, offsetof(TensorState, index), 0, nullptr},
     {"_seen", T_INT, offsetof(TensorState, seen), 0, nullptr},
     {"_requires_grad", T_BOOL, offsetof(TensorState, requires_grad), 0, nullptr},
@@ -377,6 +377,9 @@ void bind_record(nb::module_& m) {
                   "outs: tuple[typing.Any, ...], attrs: typing.Any, device: typing.Any, tied: int) "
                   "-> typing.Any"),
           "Notes that an operation made results of operands, for the way back.");
+    m.def(
+        "nodes_made", [] { return made; },
+        "How many operations were recorded so far: the number of the next node.");
     m.def(
         "edge_of",
         [](nb::handle tensor) {

@@ -96,17 +96,34 @@ nb::object sum_of(PyObject* a, PyObject* b) {
         first->device);
 }
 
+/// Raises for what a hook may not put in the place of a gradient.
+void check_hooked(PyObject* before, PyObject* changed) {
+    static PyObject* name = name_of("dtype");
+    const std::string what = "a hook of gradients: expected it to return ";
+    if (!is_tensor(changed))
+        raise("DTypeError", what + "a tensor or None, got " + type_name(changed));
+    const nb::object shape = nb::steal(shape_of(tensor_of(before)->array));
+    const auto text = [](const nb::object& each) { return nb::cast<std::string>(nb::str(each)); };
+    if (!has_shape(changed, shape.ptr()))
+        raise("ShapeError", what + "a gradient of shape " + text(shape) + ", got " +
+                                text(nb::steal(shape_of(tensor_of(changed)->array))));
+    const nb::object dtype = get(tensor_of(before)->array, name);
+    if (!has_dtype(changed, dtype.ptr()))
+        raise("DTypeError", what + "a gradient of " + text(dtype) + ", got " +
+                                text(get(tensor_of(changed)->array, name)));
+}
+
+/// Hooks in their order; a copy, since they may remove themselves.
+nb::object listed(PyObject* hooks) { return owned(PyDict_Values(hooks)); }
+
 /// A gradient as hooks leave it.
 nb::object hooked(nb::object gradient, PyObject* hooks) {
-    const nb::object listed = owned(PySequence_List(hooks));  // they may remove themselves
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(listed.ptr()); ++i) {
+    const nb::object each = listed(hooks);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(each.ptr()); ++i) {
         PyObject* argument = gradient.ptr();
-        nb::object changed = call(PyList_GET_ITEM(listed.ptr(), i), {&argument, 1});
+        nb::object changed = call(PyList_GET_ITEM(each.ptr(), i), {&argument, 1});
         if (changed.is_none()) continue;
-        if (!is_tensor(changed.ptr()))
-            raise("DTypeError",
-                  "a hook of gradients: expected it to return a tensor or None, got " +
-                      type_name(changed.ptr()));
+        check_hooked(gradient.ptr(), changed.ptr());
         gradient = std::move(changed);
     }
     return gradient;
@@ -156,10 +173,10 @@ class Leaves {
     }
 
     static void tell(TensorState* leaf) {
-        const nb::object listed = owned(PySequence_List(leaf->accumulated));
+        const nb::object each = listed(leaf->accumulated);
         auto* argument = reinterpret_cast<PyObject*>(leaf);
-        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(listed.ptr()); ++i)
-            call(PyList_GET_ITEM(listed.ptr(), i), {&argument, 1});
+        for (Py_ssize_t i = 0; i < PyList_GET_SIZE(each.ptr()); ++i)
+            call(PyList_GET_ITEM(each.ptr(), i), {&argument, 1});
     }
 
     /// A gradient that is the leaf's own: a copy where somebody else has it, too.
@@ -182,18 +199,25 @@ class Leaves {
 
 // ---- the walk ---------------------------------------------------------------------------------
 
-/// Gradients that were asked for: by leaves' identities, by (node, result); into which list; which
-/// nodes lead there.
+/// Gradients that were asked for: by leaves' identities, by (node, result); into which list; and
+/// whether hooks see them.
 struct Wanted {
     nb::dict leaves, results;
     nb::list found;
-    nb::handle leading;
+    bool hooks;
 };
+
+/// The nodes of a walk that does not go everywhere, and whether it goes on behind them.
+using Leading = std::optional<nb::dict>;
 
 class Walk {
    public:
-    Walk(bool retain, bool create_graph, const Wanted* wanted, const nb::set* only)
-        : retain_(retain), leaves_(create_graph), wanted_(wanted), only_(only) {}
+    Walk(bool retain, bool create_graph, const Wanted* wanted, const nb::set* only, Leading leading)
+        : retain_(retain),
+          leaves_(create_graph),
+          wanted_(wanted),
+          only_(only),
+          leading_(std::move(leading)) {}
 
     void begin(PyObject* edge, const nb::object& gradient) {
         leaves_.keep_off(tensor_of(gradient.ptr())->array);  // the caller's own
@@ -216,7 +240,7 @@ class Walk {
     void add(PyObject* edge, nb::object gradient) {
         if (is_tensor(edge)) return add_to_leaf(edge, std::move(gradient));
         PyObject* node = PyTuple_GET_ITEM(edge, 0);
-        if (wanted_ && !PySet_Contains(wanted_->leading.ptr(), node)) return;
+        if (leading_ && !PyDict_Contains(leading_->ptr(), node)) return;
         Waiting& waiting = waiting_[node_of(node)->number];
         if (!waiting.node.is_valid()) {
             waiting.node = nb::borrow(node);
@@ -253,7 +277,7 @@ class Walk {
         const nb::object id = owned(PyLong_FromVoidPtr(leaf));
         PyObject* place = PyDict_GetItemWithError(wanted_->leaves.ptr(), id.ptr());
         if (!place) return;
-        if (any(leaf->hooks)) gradient = hooked(std::move(gradient), leaf->hooks);
+        if (wanted_->hooks && any(leaf->hooks)) gradient = hooked(std::move(gradient), leaf->hooks);
         const auto i = PyLong_AsSsize_t(place);
         const nb::object before = wanted_->found[static_cast<std::size_t>(i)];
         wanted_->found[static_cast<std::size_t>(i)] =
@@ -279,8 +303,11 @@ class Walk {
 
     void visit(Waiting waiting) {
         NodeState* node = node_of(waiting.node.ptr());
-        if (any(node->hooks)) apply_hooks(node, waiting.gradients);
+        const bool goes_on = is_passed(waiting.node.ptr());
+        if (any(node->hooks) && (goes_on || !wanted_ || wanted_->hooks))
+            apply_hooks(node, waiting.gradients);
         if (wanted_ && wanted_->results.size()) put_results(waiting.node.ptr(), waiting.gradients);
+        if (!goes_on) return;
         const nb::object found = pull_back(node, waiting.gradients);
         const bool several = PyTuple_Check(found.ptr()) || PyList_Check(found.ptr());
         const Py_ssize_t given = several ? PySequence_Fast_GET_SIZE(found.ptr()) : 1;
@@ -299,6 +326,11 @@ class Walk {
                              PyTuple_GET_ITEM(node->dtypes, i)));
         }
         if (!retain_) release(node);
+    }
+
+    /// Whether the walk goes on behind a node: what is asked for may end there.
+    bool is_passed(PyObject* node) const {
+        return !leading_ || PyDict_GetItemWithError(leading_->ptr(), node) == Py_True;
     }
 
     /// The gradients by a node's operands, of those of its results.
@@ -325,6 +357,7 @@ class Walk {
     Leaves leaves_;
     const Wanted* wanted_;
     const nb::set* only_;
+    Leading leading_;
     std::map<long long, Waiting, std::greater<>> waiting_;
     std::vector<std::pair<nb::object, nb::object>> held_;
     std::unordered_map<PyObject*, std::size_t> places_;
@@ -345,19 +378,19 @@ void begin_walk(Walk& walk, const nb::list& roots) {
     }
 }
 
-void accumulate(const nb::list& roots, bool retain, bool create_graph,
-                std::optional<nb::set> only) {
+void accumulate(const nb::list& roots, bool retain, bool create_graph, std::optional<nb::set> only,
+                Leading leading) {
     const Recording mode(create_graph);
-    Walk walk(retain, create_graph, nullptr, only ? &*only : nullptr);
+    Walk walk(retain, create_graph, nullptr, only ? &*only : nullptr, std::move(leading));
     begin_walk(walk, roots);
     walk.run();
 }
 
 void collect(const nb::list& roots, bool retain, bool create_graph, nb::dict leaves,
-             nb::dict results, nb::list found, nb::set leading) {
+             nb::dict results, nb::list found, nb::dict leading, bool hooks) {
     const Recording mode(create_graph);
-    const Wanted wanted{std::move(leaves), std::move(results), std::move(found), leading};
-    Walk walk(retain, create_graph, &wanted, nullptr);
+    const Wanted wanted{std::move(leaves), std::move(results), std::move(found), hooks};
+    Walk walk(retain, create_graph, &wanted, nullptr, std::move(leading));
     begin_walk(walk, roots);
     walk.run();
 }
@@ -450,17 +483,22 @@ nb::object elementwise_gradient(nb::handle object, const nb::tuple& weights, con
 
 void bind_walk(nb::module_& m) {
 #define ROOTS "roots: list[tuple[typing.Any, typing.Any]], retain: bool, create_graph: bool"
+#define LEADING "leading: dict[typing.Any, bool]"
     m.def("accumulate", &accumulate, nb::arg("roots"), nb::arg("retain"), nb::arg("create_graph"),
-          nb::arg("only") = nb::none(),
-          nb::sig("def accumulate(" ROOTS ", only: set[int] | None = None) -> None"),
-          "Walks back from edges with gradients, and adds to the `grad` of leaves, or of those "
-          "whose identities are named.");
+          nb::arg("only") = nb::none(), nb::arg("leading") = nb::none(),
+          nb::sig("def accumulate(" ROOTS ", only: set[int] | None = None, " LEADING
+                  " | None = None) -> None"),
+          "Walks back from edges with gradients, and adds to the `grad` of leaves; or of those "
+          "whose identities are named, over the nodes `leading`.");
     m.def("collect", &collect, nb::arg("roots"), nb::arg("retain"), nb::arg("create_graph"),
           nb::arg("leaves"), nb::arg("results"), nb::arg("found"), nb::arg("leading"),
+          nb::arg("hooks"),
           nb::sig("def collect(" ROOTS ", leaves: dict[int, int], results: dict[tuple[typing.Any, "
-                  "int], int], found: list[typing.Any], leading: set[typing.Any]) -> None"),
-          "Walks back over the nodes `leading`, and puts gradients of leaves and of results into "
-          "the places of a list.");
+                  "int], int], found: list[typing.Any], " LEADING ", hooks: bool) -> None"),
+          "Walks back over the nodes `leading`, which say whether it goes on behind them, and puts "
+          "gradients of leaves and of results into the places of a list; their hooks see them or "
+          "not.");
+#undef LEADING
     m.def("elementwise_gradient", &elementwise_gradient, nb::arg("node"), nb::arg("weights"),
           nb::arg("ways"), nb::arg("program").none(), nb::arg("with_result"),
           nb::sig("def elementwise_gradient(node: typing.Any, weights: tuple[typing.Any, ...], "

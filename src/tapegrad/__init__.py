@@ -111,6 +111,12 @@ if TYPE_CHECKING:
     from tapegrad.verbs import grad as grad
     from tapegrad.verbs import gradcheck as gradcheck
 
+    bool: DType
+    double: DType
+    float: DType
+    int: DType
+    long: DType
+
     __all__ = ["errors"]
     __all__ += _functions.__all__
 else:
@@ -134,6 +140,8 @@ else:
             every = {each for module in modules for each in module.__all__}
             found = globals()["__all__"] = ["errors", *_ERRORS, *sorted(every)]
             return found
+        if name in engine.OTHER_NAMES:
+            return engine.OTHER_NAMES[name]
         raise engine.missing("module 'tapegrad'", name)
 
     def __dir__() -> list[str]:

@@ -31,8 +31,6 @@ NATIVE = (
 #: The operations on tensors, by file.
 GROUPS = (creation, random, compare, *ops.FILES)
 OPERATIONS = {*_core.functions.__all__, *(name for group in GROUPS for name in group.__all__)}
-#: What native members are that have no docstring.
-SLOTS = {"grad": "What `backward` left here, or None."}
 #: Modules whose names have one line each.
 MODULES = (
     *("nn", "nn.functional", "nn.init", "nn.utils", "optim", "data", "models", "io"),
@@ -117,7 +115,7 @@ def _section(match: re.Match[str]) -> str:
 
 def table(entries: Iterable[tuple[str, Any]]) -> str:
     """Return names with one line each."""
-    texts = [(call(name, value), summary(value) or SLOTS[name]) for name, value in entries]
+    texts = [(call(name, value), summary(value)) for name, value in entries]
     rows = [f"| `{called}` | {said.replace('|', BAR)} |" for called, said in texts]
     return "\n".join(["| name | |", "|---|---|", *rows])
 

@@ -2,15 +2,16 @@
 
 A training state is a tree: dicts, lists, tuples, numbers and texts with tensors at some leaves.
 The tensors are the file's tensors; the rest is JSON in the file's metadata, with the names of
-tensors in their places. Files get a checksum of all tensors; files of others have none and load as
-well.
+tensors in their places. Files get a checksum of tensors and metadata, and say twice whose they are,
+so that one whose checksum cannot be found any more is known to be damaged. Files of others have no
+checksum and load as well.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -25,9 +26,11 @@ from tapegrad.tensors.random import DEFAULT
 
 _CHECKSUM = "tapegrad.crc32"
 _STATE = "tapegrad.state"
+#: Who wrote a file: all such files have a checksum.
+_OURS = {"written_by": "tapegrad"}
 #: What safetensors raises for types that NumPy has no name for.
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
-_DTYPES = ("bool", "int32", "int64", "uint8", "float32", "float64")
+_DTYPES = ("bool", "int32", "int64", "float32", "float64")
 
 
 class Stateful(Protocol):
@@ -128,7 +131,7 @@ def load_training(
     """Give back what `save_training` wrote, and return the step.
 
     What the file has and is not asked for is left; what is asked for must be there. A damaged file
-    raises FileError, one of other parts or shapes StateError.
+    raises FileError, one of other parts or shapes StateError; everything is as it was then.
     """
     arrays, metadata = _read(Path(path))
     if _STATE not in metadata:
@@ -144,11 +147,30 @@ def load_training(
     for name, part in parts.items():
         if part is not None and name not in state:
             raise StateError(f"{path}: expected the state of a {name}, there is none in the file")
-    for name, part in parts.items():
-        if part is not None:
-            part.load_state_dict(state[name])
+    _load_all([(part, state[name]) for name, part in parts.items() if part is not None])
     (generator or DEFAULT).set_state(random.get_state())
     return step
+
+
+def _load_all(parts: Sequence[tuple[Stateful, Any]]) -> None:
+    """Give each part its state; if one does not take it, all get back what they had."""
+    before = [(part, _copied(part.state_dict())) for part, _ in parts]
+    try:
+        for part, state in parts:
+            part.load_state_dict(state)
+    except BaseException:
+        for part, state in before:
+            part.load_state_dict(state)
+        raise
+
+
+def _copied(tree: Any) -> Any:
+    """Return a state with tensors of its own."""
+    if isinstance(tree, Tensor):
+        return tree.detach().clone()
+    if isinstance(tree, Mapping):
+        return {key: _copied(each) for key, each in tree.items()}
+    return [_copied(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def _packed(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -187,7 +209,12 @@ def _unpacked(tree: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+def _arrays(tensors: Any) -> dict[str, NDArray[Any]]:
+    if not isinstance(tensors, Mapping):
+        advice = "; pass its state_dict()" if hasattr(tensors, "state_dict") else ""
+        raise DTypeError(
+            f"save: expected a dict of Tensors by names, got {type(tensors).__name__}{advice}"
+        )
     for name, each in tensors.items():
         if not isinstance(name, str) or not isinstance(each, Tensor):
             raise DTypeError(
@@ -209,11 +236,16 @@ def _safetensors(part: str = "") -> Any:
 
 
 def _write(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], path: Path) -> None:
-    save_file = _safetensors("numpy").save_file
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: expected a folder {path.parent}, there is none; make it")
+    save_file, failure = _safetensors("numpy").save_file, _safetensors().SafetensorError
     part = path.with_name(f"{path.name}.part")
+    metadata |= _OURS
     try:
         save_file(arrays, part, metadata | {_CHECKSUM: _checksum(arrays, metadata)})
         part.replace(path)
+    except failure as error:
+        raise OSError(f"{path}: the file could not be written: {error}") from None
     finally:
         with suppress(OSError):
             part.unlink()
@@ -238,14 +270,20 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
                 f"{path}: {name} is of {array.dtype}, expected one of {', '.join(_DTYPES)}; "
                 "convert the file first"
             )
-    if _CHECKSUM in metadata and metadata[_CHECKSUM] != _checksum(arrays, metadata):
+    if _is_ours(metadata) and metadata.get(_CHECKSUM) != _checksum(arrays, metadata):
         raise FileError(f"{path}: the file is damaged: its checksum is wrong; save it again")
     return arrays, metadata
 
 
+def _is_ours(metadata: Mapping[str, str]) -> bool:
+    """Tell whether this library wrote a file, as long as one of its names is whole."""
+    return any("tapegrad" in key or "tapegrad" in value for key, value in metadata.items())
+
+
 def _checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:
-    """Return the CRC-32 of names, shapes, bytes and state, which finds damage by accident."""
-    sum_ = zlib.crc32(metadata.get(_STATE, "").encode())
+    """Return the CRC-32 of names, shapes, bytes and metadata, which finds damage by accident."""
+    told = sorted((key, value) for key, value in metadata.items() if key != _CHECKSUM)
+    sum_ = zlib.crc32(repr(told).encode())
     for name, array in sorted(arrays.items()):
         sum_ = zlib.crc32(f"{name}{array.dtype}{array.shape}".encode(), sum_)
         sum_ = zlib.crc32(array.reshape(-1).view(np.uint8).data, sum_)

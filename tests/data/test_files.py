@@ -19,6 +19,7 @@ from tapegrad.data import DataLoader, TensorDataset
 from tapegrad.errors import DTypeError, FileError, StateError
 from tapegrad.tensors import (
     Generator,
+    Tensor,
     arange,
     bool_,
     float32,
@@ -30,6 +31,7 @@ from tapegrad.tensors import (
     tensor,
     zeros,
 )
+from tapegrad.tensors.random import DEFAULT
 
 
 def test_tensors_come_back(tmp_path: Path) -> None:
@@ -138,12 +140,93 @@ def test_other_types_are_refused(tmp_path: Path) -> None:
         io.load(tmp_path / "bf16")
 
 
+def test_what_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    loose: Any = io
+    with pytest.raises(DTypeError, match=r"got Linear; pass its state_dict\(\)"):
+        loose.save(nn.Linear(1, 1), tmp_path / "a")
+    with pytest.raises(DTypeError, match="got list"):
+        loose.save([ones(1)], tmp_path / "a")
+    with pytest.raises(FileNotFoundError, match="expected a folder"):
+        io.save({"a": ones(1)}, tmp_path / "nowhere" / "a")
+    save_file({"a": np.ones(1, np.uint8)}, tmp_path / "bytes")
+    with pytest.raises(FileError, match="a is of uint8"):
+        io.load(tmp_path / "bytes")
+    assert [each.name for each in tmp_path.iterdir()] == ["bytes"]
+
+
+class Refusing(dict[str, Any]):
+    """A part with a state that it does not take back at first."""
+
+    times = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.update(state_dict)
+        self.times += 1
+        if self.times == 1:
+            raise StateError("not now")
+
+
+@pytest.mark.parametrize("failing", ["optimizer", "schedule", "refusing"])
+def test_training_states_load_whole_or_not_at_all(tmp_path: Path, failing: str) -> None:
+    saved = Training()
+    saved.epochs(2)
+    parts = dict(saved.parts)
+    if failing == "optimizer":
+        parts["optimizer"] = optim.Adam([nn.Parameter(ones(3))])
+    if failing == "schedule":
+        parts["schedule"] = optim.StepLR(saved.optimizer, 3)
+    if failing == "refusing":
+        parts["schedule"] = Refusing(number=1)
+    io.save_training(tmp_path / "s", **parts, step=2)
+    training = Training()
+    training.epochs(1)
+    wanted = dict(training.parts)
+    if failing == "refusing":
+        wanted["schedule"] = Refusing(number=2)
+    before = _numbers({name: part.state_dict() for name, part in wanted.items()})
+    state = DEFAULT.get_state()
+    with pytest.raises(StateError):
+        io.load_training(tmp_path / "s", **wanted)
+    assert _numbers({name: part.state_dict() for name, part in wanted.items()}) == before
+    assert DEFAULT.get_state() == state
+
+
+def _numbers(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _numbers(each) for key, each in tree.items()}
+    if isinstance(tree, list):
+        return [_numbers(each) for each in tree]
+    return tree.tolist() if isinstance(tree, Tensor) else tree
+
+
 @pytest.mark.parametrize("text", [None, "{", "[]", '{"dict": 3}', '{"dict": [["step", 1]]}', "9"])
 def test_states_that_are_no_states(tmp_path: Path, text: str | None) -> None:
     metadata = {} if text is None else {"tapegrad.state": text}
     save_file({"a": np.ones(1)}, tmp_path / "s", metadata)
     with pytest.raises(FileError):
         io.load_training(tmp_path / "s", model=nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_damage_of_a_name_hides_the_checksum(tmp_path: Path, whole: bool) -> None:
+    path, model = tmp_path / "state", nn.Linear(1, 1)
+    if whole:
+        io.save_training(path, model=model)
+    else:
+        io.save(model.state_dict(), path)
+    data = path.read_bytes()
+    names = (b"__metadata__", b"tapegrad.crc32", b"written_by", b'"tapegrad"', b"tapegrad.state")
+    for name in names if whole else names[:-1]:
+        for place in range(start := data.index(name), start + len(name)):
+            for bit in (1, 4, 32):
+                damaged = bytearray(data)
+                damaged[place] ^= bit
+                path.write_bytes(damaged)
+                with pytest.raises(FileError):
+                    io.load_training(path, model=model) if whole else io.load(path)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,6 +13,8 @@ import pytest
 from tapegrad.data import DataLoader, Dataset, TensorDataset, default_collate
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors import Generator, arange, float32, float64, int64, manual_seed, ones
+from tests.data.batch_calls import batches
+from tests.oracles.torch import Torch, assert_equal, tapegrad
 
 
 class Squares(Dataset):
@@ -87,6 +89,10 @@ def test_collation_keeps_the_form_of_samples() -> None:
     assert batch["b"][0].tolist() == [True, False] and batch["b"][1] == ["t", "u"]
     assert batch["c"].x.dtype == float32 and batch["c"].y.tolist() == [[1, 1], [0, 0]]
     assert tuple(batch["d"].shape) == (2, 2)
+
+
+def test_batches_are_those_of_pytorch(torch: Torch) -> None:
+    assert_equal(batches(tapegrad()), torch(batches), 0.0)
 
 
 def test_samples_are_collated_as_asked() -> None:

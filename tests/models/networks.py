@@ -13,8 +13,14 @@ from typing import Any
 import numpy as np
 
 TRAINING = str(Path(__file__).parents[1] / "oracles" / "training.py")
-VGG11 = (64, "M", 128, "M", 256, 256, "M", 512, 512, "M", 512, 512, "M")
-BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
+#: Convolutions before each of VGG's pools, and blocks of each of ResNet's layers.
+CONVOLUTIONS = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2)}
+CONVOLUTIONS |= {"vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
+BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3), "resnet50": (3, 4, 6, 3)}
+BLOCKS |= {"resnet101": (3, 4, 23, 3), "resnet152": (3, 8, 36, 3)}
+DEEP = ("resnet50", "resnet101", "resnet152")
+#: `width_per_group` where the whole width takes long.
+WIDTHS = {"resnet101": 8, "resnet152": 8}
 HIDDEN = 32
 CLASSES = 5
 STEPS = 3
@@ -29,17 +35,17 @@ def narrow(nn: Any, model: Any) -> Any:
     return model
 
 
-def vgg(nn: Any, batch_norm: bool) -> Any:
-    """Return VGG 11 with torchvision's keys."""
+def vgg(nn: Any, name: str) -> Any:
+    """Return a VGG with torchvision's keys."""
+    plain = name.removesuffix("_bn")
     layers: list[Any] = []
-    channels: Any = 3
-    for width in VGG11:
-        if width == "M":
-            layers.append(nn.MaxPool2d(2, 2))
-            continue
-        layers.append(nn.Conv2d(channels, width, 3, padding=1))
-        layers += [nn.BatchNorm2d(width)] * batch_norm + [nn.ReLU(inplace=True)]
-        channels = width
+    channels = 3
+    for number, width in zip(CONVOLUTIONS[plain], (64, 128, 256, 512, 512), strict=True):
+        for _ in range(number):
+            layers.append(nn.Conv2d(channels, width, 3, padding=1))
+            layers += [nn.BatchNorm2d(width)] * (name != plain) + [nn.ReLU(inplace=True)]
+            channels = width
+        layers.append(nn.MaxPool2d(2, 2))
     model = nn.Sequential()
     model.add_module("features", nn.Sequential(*layers))
     model.add_module("avgpool", nn.AdaptiveAvgPool2d(7))
@@ -51,14 +57,15 @@ def vgg(nn: Any, batch_norm: bool) -> Any:
 
 def resnet(nn: Any, name: str) -> Any:
     """Return a ResNet with torchvision's keys."""
-    deep = name == "resnet50"
+    deep, part = name in DEEP, WIDTHS.get(name, 64) / 64
 
     class Block(nn.Module):  # type: ignore[misc]
         def __init__(self, channels: int, width: int, stride: int) -> None:
             super().__init__()
             out = width * (4 if deep else 1)
             kernels = ((1, 1), (3, stride), (1, 1)) if deep else ((3, stride), (3, 1))
-            sizes = [channels, width, width, out] if deep else [channels, width, out]
+            inner = int(width * part)
+            sizes = [channels, inner, inner, out] if deep else [channels, width, out]
             for number, (kernel, step) in enumerate(kernels):
                 a, b = sizes[number : number + 2]
                 conv = nn.Conv2d(a, b, kernel, step, kernel // 2, bias=False)
@@ -98,7 +105,7 @@ def resnet(nn: Any, name: str) -> Any:
 
 def reference(lib: Any, name: str, dtype: str) -> Any:
     """Train the network that is written out here."""
-    made = vgg(lib.nn, name.endswith("_bn")) if name.startswith("vgg") else resnet(lib.nn, name)
+    made = vgg(lib.nn, name) if name.startswith("vgg") else resnet(lib.nn, name)
     return train(lib, made, name, dtype)
 
 

@@ -41,11 +41,12 @@ def _model(name: str) -> Any:
     make = getattr(models, name)
     if name.startswith("vgg"):
         return networks.narrow(nn, make(init_weights=False, dropout=0.0))
-    return make(num_classes=networks.CLASSES)
+    width = {"width_per_group": networks.WIDTHS[name]} if name in networks.WIDTHS else {}
+    return make(num_classes=networks.CLASSES, **width)
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("name", ["vgg11", "vgg11_bn", "resnet18", "resnet50"])
+@pytest.mark.parametrize("name", COUNTS)
 def test_model_trains_as_in_pytorch(torch: Torch, name: str) -> None:
     ours = networks.train(tapegrad(), _model(name), name, "float64")
     assert_equal(ours, torch(networks.reference, name, "float64"), 1e-6)

@@ -39,6 +39,47 @@ def network(lib: Any) -> Any:
     return Net()
 
 
+def weights(lib: Any, build: str) -> dict[str, Any]:
+    """Return the state of a fresh module as arrays."""
+    state = eval(build, {"nn": lib.nn}).state_dict()
+    return {key: each.numpy() for key, each in state.items()}
+
+
+def types_after(lib: Any, ways: list[Any]) -> list[Any]:
+    """Return the types of a network's tensors after `to` with arguments; "refused" for none."""
+    found: list[Any] = []
+    for args, kwargs in ways:
+        net = network(lib)
+        given = [_kind(lib, each) for each in args]
+        named = {key: _kind(lib, each) for key, each in kwargs.items()}
+        try:
+            net.to(*given, **named).cpu()
+        except (RuntimeError, TypeError):
+            found.append("refused")
+            continue
+        state = net.state_dict()
+        found.append([str(each.dtype).partition(".")[2] for each in state.values()])
+    return found
+
+
+def _kind(lib: Any, each: Any) -> Any:
+    """Return the argument of `to` that a text stands for."""
+    if each == "cpu":
+        return each
+    if each.startswith("="):
+        return lib.tt.ones(1, dtype=getattr(lib.tt, each[1:]))
+    return getattr(lib.tt, each)
+
+
+def without_dim(lib: Any) -> Any:
+    """Return softmax and its logarithm along the dimension that modules choose themselves."""
+    found = []
+    for shape in ((), (3,), (2, 3), (2, 3, 2), (2, 3, 2, 2)):
+        x = lib.tt.tensor(np.arange(np.prod(shape)).reshape(shape) / 10)
+        found += [layer()(x).numpy() for layer in (lib.nn.Softmax, lib.nn.LogSoftmax)]
+    return found
+
+
 def walks(lib: Any) -> Any:
     """Return the names that all walks over a network meet, and what changes of it leave."""
     net = network(lib)

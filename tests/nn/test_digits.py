@@ -1,4 +1,4 @@
-"""The example that learns to read digits, for a few epochs."""
+"""The example that learns to read digits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.checkout import ROOT, python
 
 def test_digits_are_learnt(tmp_path: Path) -> None:
     plot, weights = tmp_path / "loss.png", tmp_path / "digits.safetensors"
-    options = "--epochs", "6", "--plot", plot, "--weights", weights
+    options = "--plot", plot, "--weights", weights
     patient = os.environ | {"OMP_WAIT_POLICY": "passive"}  # other tests may want the cores
     output = python(ROOT / "examples" / "digits.py", *options, env=patient)
     found = re.search(r"([\d.]+)% of 359 test images right", output)
-    assert found is not None and float(found[1]) >= 96
+    assert found is not None and float(found[1]) >= 98
     assert plot.read_bytes().startswith(b"\x89PNG") and weights.stat().st_size > 100_000

@@ -137,8 +137,8 @@ def test_loading_part_of_a_state() -> None:
         model.load_state_dict({f"module.{name}": each for name, each in model.state_dict().items()})
     with pytest.raises(DTypeError, match="dict of tensors"):
         model.load_state_dict([1])  # type: ignore[arg-type]
-    with pytest.raises(StateError, match="expected a Tensor, got list"):
-        model.load_state_dict({"bias": [1], "weight": zeros(3, 2)})  # type: ignore[dict-item]
+    with pytest.raises(StateError, match="expected a Tensor or an array, got list"):
+        model.load_state_dict({"bias": [1], "weight": zeros(3, 2)})
 
 
 def test_state_shares_memory_with_the_module() -> None:
@@ -225,6 +225,82 @@ def test_hooks_that_always_run_see_failures() -> None:
     assert seen == ["always"]
 
 
+class Foreign:
+    """A tensor of another library, which NumPy can read."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(self._array, dtype)
+
+
+def test_arrays_and_tensors_of_other_libraries_are_loaded() -> None:
+    layer, weight = nn.Linear(2, 1), np.array([[1.5, 2.5]])
+    layer.load_state_dict({"weight": Foreign(weight), "bias": weight[0, :1].astype(np.float16)})
+    assert layer.weight.tolist() == [[1.5, 2.5]] and layer.bias.tolist() == [1.5]
+    assert layer.weight.dtype is float32
+    with pytest.raises(StateError, match=r"weight: expected an array of real numbers") as failure:
+        layer.load_state_dict({"weight": Foreign(weight + 1j), "bias": Foreign(weight)})
+    assert "bias: expected shape (1,), got (1, 2)" in str(failure.value)
+    with pytest.raises(StateError, match="weight: expected a Tensor or an array, got list"):
+        layer.load_state_dict({"weight": [[1.0, 2.0]], "bias": ones(1)})
+    assert layer.weight.tolist() == [[1.5, 2.5]]
+
+
+def test_weights_of_pytorch_are_loaded(torch: Torch) -> None:
+    build = "nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))"
+    theirs = torch(behaviour.weights, build)
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    model.load_state_dict(theirs)
+    assert_equal({key: each.numpy() for key, each in model.state_dict().items()}, theirs, 0.0)
+
+
+#: Arguments of `to`: names of types, of the device, and =type for a tensor of it.
+WAYS: list[tuple[list[str], dict[str, str]]] = [
+    *[(args, {}) for args in ([], ["float64"], ["cpu"], ["cpu", "float64"], ["=float64"])],
+    *[(args, {}) for args in (["int64"], ["=int64"])],
+    *[([], {"dtype": kind}) for kind in ("float64", "int64")],
+    (["cpu"], {"dtype": "float64"}),
+    ([], {"device": "cpu", "dtype": "float64"}),
+]
+
+
+def test_modules_are_converted_as_in_pytorch(torch: Torch) -> None:
+    assert behaviour.types_after(tapegrad(), WAYS) == torch(behaviour.types_after, WAYS)
+
+
+@pytest.mark.parametrize("way", ["positional", "named"])
+def test_number_types_as_texts_are_those_types(way: str) -> None:
+    net = (
+        nn.BatchNorm2d(2).to("float64")
+        if way == "positional"
+        else (nn.BatchNorm2d(2).to(dtype="float64"))
+    )
+    kinds = {name: each.dtype.name for name, each in net.state_dict().items()}
+    assert kinds.pop("num_batches_tracked") == "int64" and set(kinds.values()) == {"float64"}
+    with pytest.raises(DTypeError, match="float32 or float64"):
+        nn.Linear(2, 2).to("int64") if way == "positional" else nn.Linear(2, 2).to(dtype="int64")
+
+
+def test_softmax_chooses_a_dimension_as_pytorch_does(torch: Torch) -> None:
+    with pytest.warns(UserWarning, match="write (Log)?Softmax"):
+        ours = behaviour.without_dim(tapegrad())
+    assert_equal(ours, torch(behaviour.without_dim), 1e-12)
+
+
+@pytest.mark.parametrize("value", [None, [1.0], 2.0, np.ones((2, 3, 1, 1))])
+@pytest.mark.parametrize(
+    "build",
+    ["BatchNorm1d(3)", "BatchNorm2d(3)", "Flatten()", "Softmax()", "MultiheadAttention(4, 2)"],
+)
+def test_inputs_that_are_no_tensors_are_named(build: str, value: Any) -> None:
+    layer = eval(build, {**vars(nn)})
+    places = 3 if "Multihead" in build else 1
+    with pytest.raises(DTypeError, match=r"expected (input|query) to be a tensor"):
+        layer(*[value] * places)
+
+
 #: Without types, for what types would not let pass.
 loose: Any = nn
 
@@ -290,6 +366,16 @@ def _wrong_hook() -> None:
             lambda: loose.MultiheadAttention(4, 2)(*[ones(3, 4)] * 3, attn_mask=arange(9)),
             DTypeError,
             "bool or floats",
+        ),
+        (
+            lambda: loose.MultiheadAttention(4, 2)(ones(3, 2, 4), *[ones(3, 1, 4)] * 2),
+            ShapeError,
+            "one batch size in dimension 1, got 2 and 1",
+        ),
+        (
+            lambda: loose.MultiheadAttention(4, 2)(*[ones(3, 4)] * 3, attn_mask=[[1.0]]),
+            DTypeError,
+            "attn_mask to be a tensor, got list",
         ),
         (lambda: loose.init.kaiming_normal_(ones(3)), ShapeError, "two or more dimensions"),
         (lambda: loose.init.kaiming_normal_(ones(3, 3), mode="fan"), OptionError, "fan_out"),

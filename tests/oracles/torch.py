@@ -1,8 +1,8 @@
 """PyTorch as an oracle.
 
-A function that takes a library as its first argument (`lib.nn`, `lib.F`, `lib.optim`, and tensors
-in `lib.tt`) runs twice: here with tapegrad, and in a process of PyTorch's environment. One process
-serves all tests. The function's file may import NumPy and nothing else.
+A function that takes a library as its first argument (`lib.nn`, `lib.F`, `lib.optim`, `lib.data`,
+and tensors in `lib.tt`) runs twice: here with tapegrad, and in a process of PyTorch's environment.
+One process serves all tests. The function's file may import NumPy and nothing else.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def torch() -> Iterator[Torch]:
 def tapegrad() -> SimpleNamespace:
     """Return tapegrad as a library."""
     import tapegrad.tensors as tt
-    from tapegrad import nn, optim
+    from tapegrad import data, nn, optim
 
-    return SimpleNamespace(nn=nn, F=nn.functional, optim=optim, tt=tt)
+    return SimpleNamespace(nn=nn, F=nn.functional, optim=optim, data=data, tt=tt)
 
 
 def assert_equal(ours: Any, theirs: Any, rtol: float, path: str = "result") -> None:

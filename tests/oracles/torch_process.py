@@ -14,8 +14,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.utils.data
 
-LIBRARY = SimpleNamespace(nn=torch.nn, F=torch.nn.functional, optim=torch.optim, tt=torch)
+LIBRARY = SimpleNamespace(
+    nn=torch.nn, F=torch.nn.functional, optim=torch.optim, data=torch.utils.data, tt=torch
+)
 
 
 @cache

@@ -121,9 +121,15 @@ def test_backward_with_inputs_fills_those_alone() -> None:
     x, w = leaf(1.0), leaf(2.0)
     (x * w).sum().backward(inputs=[w])
     assert x.grad is None and w.grad is not None and w.grad.tolist() == [1.0]
-    with pytest.raises(GradError, match="leaves"):
-        y = x * 2
-        y.sum().backward(inputs=y)
+    y = x * 2
+    (y * y).sum().backward(inputs=y)
+    assert x.grad is None and y.grad is not None and y.grad.tolist() == [4.0]
+    with pytest.raises(GradError, match="at least one"):
+        y.sum().backward(inputs=[])
+    with pytest.raises(GradError, match="require gradients"):
+        y.sum().backward(inputs=tt.ones(1))
+    with pytest.raises(DTypeError, match="got str"):
+        y.sum().backward(inputs="x")
 
 
 # ---- hooks --------------------------------------------------------------------------------------
@@ -189,6 +195,45 @@ def test_modes_switch_recording() -> None:
         return value * 2
 
     assert not plain(x).requires_grad and (x * 2).requires_grad
+
+
+def test_modes_switch_as_statements_and_decorate_without_brackets() -> None:
+    x = leaf(1.0)
+    switch = tt.set_grad_enabled(False)
+    try:
+        assert not tt.is_grad_enabled()
+        with tt.set_grad_enabled(True):
+            assert tt.is_grad_enabled()
+        assert not tt.is_grad_enabled()
+        with switch:
+            assert not tt.is_grad_enabled()
+        assert tt.is_grad_enabled()  # as it was when the switch was made
+    finally:
+        tt.set_grad_enabled(True)
+
+    @tt.no_grad
+    def bare(value: Any) -> Any:
+        """Double."""
+        return value * 2
+
+    @tt.enable_grad
+    def recorded(value: Any) -> Any:
+        return value * 2
+
+    @tt.inference_mode
+    def inferred(value: Any) -> Any:
+        return value * 2
+
+    @tt.set_grad_enabled(False)
+    def switched(value: Any) -> Any:
+        return value * 2
+
+    assert tt.is_grad_enabled() and bare.__doc__ == "Double."
+    assert not any(each(x).requires_grad for each in (bare, inferred, switched))
+    with tt.no_grad():
+        assert recorded(x).requires_grad
+        assert not switched(x).requires_grad and not tt.is_grad_enabled()
+    assert tt.is_grad_enabled()
 
 
 def test_modes_end_with_errors_and_belong_to_a_thread() -> None:

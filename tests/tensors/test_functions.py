@@ -9,7 +9,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.tensors as tt
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DTypeError, GradError, OptionError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
@@ -119,7 +119,7 @@ def test_checkpoints_of_inputs_without_gradients_reach_parameters() -> None:
 def test_checkpoints_keep_less() -> None:
     x = leaf(*range(5))
     y = tt.checkpoint(lambda x: x.exp().sin().exp(), x)
-    assert y.grad_fn is not None and len(y.grad_fn.edges) == 2 and y.grad_fn.edges[1] is x
+    assert y.grad_fn is not None and len(y.grad_fn.edges) == 1 and y.grad_fn.edges[0] is x
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -134,6 +134,24 @@ def test_fused_functions_are_their_parts(device: str) -> None:
     np.testing.assert_allclose(swish(x, b).detach().numpy(), plain.detach().numpy(), rtol=1e-12)
     assert tt.gradcheck(swish, [x, b]) and tt.gradgradcheck(swish, [x, b])
     assert swish(x.float(), 1.5).dtype is tt.float32
+
+
+def test_fused_functions_have_names_and_defaults() -> None:
+    @tt.elementwise
+    def scaled(x: Any, a: Any = 3.0, *, b: Any = 0.5) -> Any:
+        return x * a + b
+
+    x = leaf(1.0, 2.0)
+    assert scaled(x).tolist() == [3.5, 6.5]
+    assert scaled(x, 1.0).tolist() == [1.5, 2.5] and scaled(x, b=x).tolist() == [4.0, 8.0]
+    assert scaled(a=x, x=2.0).tolist() == [2.5, 4.5]
+    scaled(x, b=x).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [4.0, 4.0]
+    for args, named in (((), {}), ((x, 1.0, 2.0), {}), ((x,), {"c": 1.0}), ((x,), {"x": x})):
+        with pytest.raises(ShapeError, match="expected x, a, b"):
+            scaled(*args, **named)
+    with pytest.raises(OptionError, match=r"got \*xs"):
+        tt.elementwise(lambda *xs: xs[0])
 
 
 def test_fused_functions_of_many_operands_agree_on_both_devices() -> None:
@@ -201,3 +219,34 @@ def test_checks_find_wrong_gradients() -> None:
     assert tt.gradcheck(lambda x: WrongTwice.apply(x, 1.0), x)
     with pytest.raises(GradError, match="by differences"):
         tt.gradgradcheck(lambda x: WrongTwice.apply(x, 1.0), x)
+
+    class Forgets(Cube):
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return gradients[0] * 3 * ctx.factor * x.detach() ** 2, None
+
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradgradcheck(lambda x: Forgets.apply(x, 1.0), x)
+
+    class ForgetsWeights(Cube):
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            (x,) = ctx.saved_tensors
+            return gradients[0].detach() * 3 * ctx.factor * x * x, None
+
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradgradcheck(lambda x: ForgetsWeights.apply(x, 1.0), x)
+
+
+def test_checks_take_results_without_gradients_as_constant() -> None:
+    x = leaf(1.0, 2.0)
+    with pytest.raises(GradError, match="by differences"):
+        tt.gradcheck(lambda x: (x * x).detach(), x)
+    with pytest.raises(GradError, match="output 1"):
+        tt.gradcheck(lambda x: (x * x, (x * x).detach()), x)
+    assert tt.gradcheck(lambda x: (x * x, tt.ones(2), x.argmax()), x)
+    with pytest.raises(GradError, match="expected a function whose results require"):
+        tt.gradgradcheck(lambda x: x.detach(), x)
+    assert tt.gradgradcheck(lambda x: x * 2, x)
+    assert tt.gradgradcheck(lambda x, y: x * x, [x, leaf(3.0)])

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tapegrad as tg
 import tapegrad.tensors as tt
-from tapegrad.errors import DTypeError
+from tapegrad.errors import DTypeError, ShapeError
 from tests.oracles.torch import Torch, tapegrad
 from tests.tensors.cases import DEVICES
 from tests.tensors.torch_calls import promotions
@@ -115,8 +116,12 @@ def test_matrices_of_two_types_are_an_error_that_names_them() -> None:
 
 def test_types_have_names_and_one_object_each() -> None:
     assert tt.ones(1, dtype=np.float64).dtype is tt.ones(1, dtype="float64").dtype is tt.float64
-    assert tt.ones(1, dtype=float).dtype is tt.float32
+    assert tt.ones(1, dtype=float).dtype is tt.float64
     assert repr(tt.int32) == "tapegrad.int32"
+    names = {"bool": "bool", "int": "int32", "long": "int64", "float": "float32"}
+    for name, kind in (names | {"double": "float64"}).items():
+        assert getattr(tg, name) is getattr(tt, name) is tt.ones(1, dtype=kind).dtype
+        assert name not in tg.__all__  # which may be Python's
     with pytest.raises(DTypeError, match="float16"):
         tt.ones(1, dtype="float16")
 
@@ -128,3 +133,13 @@ def test_casts_cut_off_and_bools_are_zero_or_not(device: str) -> None:
     assert x.bool().tolist() == [True, False, True]
     assert x.double().dtype is tt.float64 and x.long().dtype is tt.int64
     assert x.to(tt.float32) is x and x.type_as(tt.tensor([1])).dtype is tt.int64
+
+
+def test_shapes_and_ends_have_names() -> None:
+    for make in (tt.zeros, tt.ones, tt.empty, tt.rand, tt.randn):
+        assert make(size=(2, 3)).shape == make(size=[2, 3]).shape == make(2, 3).shape == (2, 3)
+        with pytest.raises(ShapeError, match="got both"):
+            make(2, size=(2,))
+    assert tt.arange(end=3).tolist() == [0, 1, 2] and tt.arange(start=1, end=3).tolist() == [1, 2]
+    with pytest.raises(ShapeError, match="expected an end"):
+        tt.arange()

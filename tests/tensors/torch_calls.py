@@ -22,11 +22,43 @@ def _differentiated(lib: Any, name: str, given: list[Any], options: dict[str, An
     smooth = [out for out in outs if out.requires_grad]
     gradients: Any = []
     if smooth and operands:
-        weights = [lib.tt.tensor(weight(tuple(out.shape))).to(out.dtype) for out in smooth]
-        gradients = lib.tt.autograd.grad(smooth, operands, weights, allow_unused=True)
+        gradients = _gradients(lib, smooth, operands)
     return (
         [out.detach().numpy() for out in outs],
         [None if each is None else each.numpy() for each in gradients],
+    )
+
+
+def differentiate_twice(lib: Any, calls: list[Call]) -> list[Any]:
+    """Return the gradients of calls' weighted gradients; None where a library has none."""
+    return [_differentiated_twice(lib, *call) for call in calls]
+
+
+def _differentiated_twice(lib: Any, name: str, given: list[Any], options: dict[str, Any]) -> Any:
+    operands: list[Any] = []
+    arguments = [_argument(lib, each, operands) for each in given]
+    found = function(lib, name)(*arguments, **options)
+    outs = found if isinstance(found, (tuple, list)) else (found,)
+    smooth = [out for out in outs if out.requires_grad]
+    if not smooth or not operands:
+        return []
+    slopes = _gradients(lib, smooth, operands, create_graph=True)
+    curved = [each for each in slopes if each is not None and each.requires_grad]
+    try:
+        second = _gradients(lib, curved, operands) if curved else [None] * len(operands)
+    except RuntimeError as error:
+        if "not implemented" in str(error):
+            return None
+        raise
+    # What is not reached, what is zero, and PyTorch's zeros without memory are the same.
+    found = zip(second, [lib.tt.zeros_like(x) for x in operands], strict=True)
+    return [(zero if each is None else zero + each).numpy() for each, zero in found]
+
+
+def _gradients(lib: Any, outs: Any, operands: list[Any], create_graph: bool = False) -> Any:
+    weights = [lib.tt.tensor(weight(tuple(out.shape))).to(out.dtype) for out in outs]
+    return lib.tt.autograd.grad(
+        outs, operands, weights, create_graph=create_graph, allow_unused=True
     )
 
 

@@ -14,8 +14,8 @@ from tapegrad.tensors import Tensor, float64, stack, tensor
 def default_collate(batch: Sequence[Any]) -> Any:
     """Put samples together: numbers and arrays as tensors with a new first dimension.
 
-    Tuples, lists and dicts keep their form, with a batch in place of each entry; texts become a
-    list.
+    Tuples and lists become lists with a batch in place of each entry, as texts become a list;
+    dicts and named tuples keep their form.
 
     Example:
         >>> from tapegrad.data import default_collate
@@ -50,6 +50,4 @@ def _columns(first: tuple[Any, ...] | list[Any], batch: Sequence[Any]) -> Any:
             f"{sorted({len(sample) for sample in batch})}"
         )
     columns = [default_collate(column) for column in zip(*batch, strict=True)]
-    if hasattr(first, "_fields"):
-        return type(first)(*columns)
-    return tuple(columns) if isinstance(first, tuple) else columns
+    return type(first)(*columns) if hasattr(first, "_fields") else columns

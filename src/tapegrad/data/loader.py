@@ -35,6 +35,7 @@ class DataLoader:
         drop_last: Whether a last batch that is smaller is left out.
         generator: Where the order comes from; tapegrad's own if None, so `manual_seed` sets it.
         prefetch_factor: Batches ahead per thread.
+        pin_memory: Taken for PyTorch's sake; memory of the CPU needs no pinning here.
 
     Example:
         >>> import tapegrad as tg
@@ -58,6 +59,7 @@ class DataLoader:
         drop_last: bool = False,
         generator: Generator | None = None,
         prefetch_factor: int = 2,
+        pin_memory: bool = False,
     ) -> None:
         if batch_size is not None and batch_size < 1:
             raise OptionError(f"DataLoader: expected batch_size of at least 1, got {batch_size}")
@@ -87,6 +89,7 @@ class DataLoader:
         self.drop_last = drop_last
         self.generator = generator
         self.prefetch_factor = prefetch_factor
+        self.pin_memory = pin_memory
 
     def __len__(self) -> int:
         if self.batch_sampler is not None:
@@ -131,8 +134,8 @@ class DataLoader:
         if self.batch_size is None and self.batch_sampler is None:
             sample = self.dataset[numbers]
             return sample if self.collate_fn is None else self.collate_fn(sample)
-        if self.collate_fn is None and isinstance(self.dataset, TensorDataset):
-            return self.dataset[tensor(list(numbers))]
+        if self.collate_fn is None and _has_rows(self.dataset):
+            return list(self.dataset[tensor(list(numbers))])
         collate = self.collate_fn or default_collate
         return collate([self.dataset[number] for number in numbers])
 
@@ -149,6 +152,11 @@ class DataLoader:
                 yield batch
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _has_rows(dataset: Any) -> bool:
+    """Tell whether samples are rows of tensors: not those of a subclass with its own samples."""
+    return getattr(type(dataset), "__getitem__", None) is TensorDataset.__getitem__
 
 
 def _length(sized: object, what: str) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+
 from tapegrad.errors import OptionError
 from tapegrad.nn import functional as F
 from tapegrad.nn.module import Module
 from tapegrad.tensors import Tensor
+from tapegrad.tensors.arguments import expect_tensors
 
 
 class _InPlace(Module):
@@ -136,11 +139,23 @@ class Softplus(Module):
 
 
 class _AlongDim(Module):
-    """An activation that mixes the numbers along a dimension."""
+    """An activation that mixes the numbers along a dimension.
 
-    def __init__(self, dim: int) -> None:
+    Without one it is the first dimension of 0, 1 or 3 dimensions and the second of others, with a
+    warning, as in PyTorch.
+    """
+
+    def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
+
+    def _dim_of(self, input: Tensor) -> int:
+        if self.dim is not None:
+            return self.dim
+        name = type(self).__name__
+        expect_tensors(name, input=input)
+        warnings.warn(f"{name}: a dimension is chosen; write {name}(dim=...)", stacklevel=4)
+        return 0 if input.dim() in {0, 1, 3} else 1
 
     def extra_repr(self) -> str:
         """Return the layer's options."""
@@ -160,7 +175,7 @@ class Softmax(_AlongDim):
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
-        return F.softmax(input, self.dim)
+        return F.softmax(input, self._dim_of(input))
 
 
 class LogSoftmax(_AlongDim):
@@ -176,4 +191,4 @@ class LogSoftmax(_AlongDim):
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute the function."""
-        return F.log_softmax(input, self.dim)
+        return F.log_softmax(input, self._dim_of(input))

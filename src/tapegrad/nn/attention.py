@@ -12,6 +12,7 @@ from tapegrad.nn.linear import Linear
 from tapegrad.nn.module import Module
 from tapegrad.nn.parameter import Parameter
 from tapegrad.tensors import Tensor, bool_, cat, empty, full, ones, zeros
+from tapegrad.tensors.arguments import expect_tensors
 from tapegrad.tensors.dtypes import DType
 from tapegrad.tensors.ops.attention import attention_with_weights
 
@@ -146,6 +147,7 @@ class MultiheadAttention(Module):
 
     def _check(self, query: Tensor, key: Tensor, value: Tensor) -> bool:
         """Return whether there is a batch, if the inputs fit each other."""
+        expect_tensors("MultiheadAttention", query=query, key=key, value=value)
         sizes = self.embed_dim, self.kdim, self.vdim
         inputs = query, key, value
         if not (
@@ -158,6 +160,12 @@ class MultiheadAttention(Module):
                 "MultiheadAttention: expected query, key and value of 2 or 3 dimensions that end "
                 f"with {sizes}, keys as many as values, got shapes "
                 + ", ".join(str(tuple(each.shape)) for each in inputs)
+            )
+        batch = 0 if self.batch_first else 1
+        if query.ndim == 3 and query.shape[batch] != key.shape[batch]:
+            raise ShapeError(
+                "MultiheadAttention: expected query and key of one batch size in dimension "
+                f"{batch}, got {query.shape[batch]} and {key.shape[batch]}"
             )
         return query.ndim == 3
 
@@ -240,6 +248,7 @@ def _added(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def _check_mask(name: str, mask: Tensor, shapes: tuple[tuple[int, ...], ...]) -> None:
+    expect_tensors("MultiheadAttention", **{name: mask})
     if mask.dtype != bool_ and not mask.is_floating_point():
         raise DTypeError(f"{name}: expected bool or floats, got {mask.dtype}")
     if tuple(mask.shape) not in shapes:

@@ -8,8 +8,7 @@ inputs to the hooks. Modules without such hooks have no gates.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tapegrad.errors import GradError
 from tapegrad.tensors import Function, Tensor, is_grad_enabled
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from tapegrad.nn.module import Module
 
 Gradients = tuple[Tensor | None, ...]
-_numbers = count()
 
 
 class Hook(NamedTuple):
@@ -29,35 +27,13 @@ class Hook(NamedTuple):
     always_call: bool = False
 
 
-class HookHandle:
-    """Takes its hook away again, by `remove` or at the end of a `with`."""
-
-    def __init__(self, hooks: dict[int, Hook], hook: Hook, prepend: bool = False) -> None:
-        self.id = next(_numbers)
-        self._hooks = hooks
-        others = dict(hooks) if prepend else {}
-        if prepend:
-            hooks.clear()
-        hooks[self.id] = hook
-        hooks.update(others)
-
-    def remove(self) -> None:
-        """Take the hook away; doing so twice is no error."""
-        self._hooks.pop(self.id, None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
 class _Gate(Function):
     """Identity of several tensors; their gradients pass through a function on the way back."""
 
     @staticmethod
     def forward(ctx: Any, passed: Callable[[Gradients], Gradients], *tensors: Tensor) -> Any:
         ctx.passed = passed
+        ctx.set_materialize_grads(False)
         return tuple(each.view(each.shape) for each in tensors)
 
     @staticmethod

@@ -8,7 +8,7 @@ from tapegrad.nn import functional as F
 from tapegrad.nn import init
 from tapegrad.nn.module import Module
 from tapegrad.nn.parameter import Parameter
-from tapegrad.tensors import Tensor, empty
+from tapegrad.tensors import Tensor, empty, flatten
 from tapegrad.tensors.dtypes import DType
 
 
@@ -101,7 +101,7 @@ class Flatten(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Flatten the input; no copy where its memory allows it."""
-        return input.flatten(self.start_dim, self.end_dim)
+        return flatten(input, self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """Return the layer's options."""

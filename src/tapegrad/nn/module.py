@@ -11,11 +11,12 @@ from typing import Any, Self
 
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.nn import state
-from tapegrad.nn.hooks import BackwardHooks, Hook, HookHandle
+from tapegrad.nn.hooks import BackwardHooks, Hook
 from tapegrad.nn.parameter import Parameter
 from tapegrad.nn.table import layer_table
 from tapegrad.tensors import Tensor
-from tapegrad.tensors.dtypes import DType
+from tapegrad.tensors.base import Handle
+from tapegrad.tensors.methods import destination
 
 #: Where a module keeps what is assigned to it, by kind.
 _KINDS = ("_parameters", "_buffers", "_modules")
@@ -124,9 +125,9 @@ class Module:
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, args) before `forward`; what it returns replaces the arguments."""
-        return HookHandle(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
+        return Handle(self._forward_pre_hooks, Hook(hook, with_kwargs), prepend)
 
     def register_forward_hook(
         self,
@@ -135,21 +136,21 @@ class Module:
         prepend: bool = False,
         with_kwargs: bool = False,
         always_call: bool = False,
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, args, output) after `forward`; what it returns replaces the output."""
-        return HookHandle(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
+        return Handle(self._forward_hooks, Hook(hook, with_kwargs, always_call), prepend)
 
     def register_full_backward_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, grad_output) before the module's backward; its answer replaces them."""
-        return HookHandle(self._backward_pre_hooks, Hook(hook), prepend)
+        return Handle(self._backward_pre_hooks, Hook(hook), prepend)
 
     def register_full_backward_hook(
         self, hook: Callable[..., Any], prepend: bool = False
-    ) -> HookHandle:
+    ) -> Handle:
         """Call hook(module, grad_input, grad_output) behind backward; it may replace grad_input."""
-        return HookHandle(self._backward_hooks, Hook(hook), prepend)
+        return Handle(self._backward_hooks, Hook(hook), prepend)
 
     # Attributes
 
@@ -392,27 +393,22 @@ class Module:
         for parameter in self.parameters():
             forget_gradient(parameter, set_to_none)
 
-    def to(self, *args: Any, **kwargs: Any) -> Self:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
         """Move parameters and buffers, by `to(device)`, `to(dtype)`, both, or `to(tensor)`.
 
         A dtype must be one of floats, and is that of all floats then; integers stay as they are.
         The parameters stay the same objects, so optimisers keep them.
         """
-        dtypes = [each for each in (*args, kwargs.get("dtype")) if isinstance(each, DType)]
-        if any(not dtype.is_floating_point for dtype in dtypes):
-            raise DTypeError(f"to: expected float32 or float64 for a module, got {dtypes[0]}")
-        rest = [each for each in args if not isinstance(each, (DType, Tensor))]
-        named = {name: value for name, value in kwargs.items() if name != "dtype"}
-        for each in args:
-            if isinstance(each, Tensor):
-                rest.append(each.device)
-                dtypes += [each.dtype] if each.dtype.is_floating_point else []
+        kind, place = destination(args, dtype, device)
+        if kind is not None and not kind.is_floating_point:
+            raise DTypeError(f"to: expected float32 or float64 for a module, got {kind}")
+        return self._apply(
+            lambda each: each.to(dtype=kind if each.is_floating_point() else None, device=place)
+        )
 
-        def moved(tensor: Tensor) -> Tensor:
-            tensor = tensor.to(*rest, **named) if rest or named else tensor
-            return tensor.to(dtypes[0]) if dtypes and tensor.is_floating_point() else tensor
-
-        return self._apply(moved)
+    def cpu(self) -> Self:
+        """Move parameters and buffers to the CPU."""
+        return self._apply(lambda each: each.cpu())
 
     def float(self) -> Self:
         """Make all floats float32."""
@@ -469,12 +465,13 @@ class Module:
                 yield name, buffer
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Tensor], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True
     ) -> state.IncompatibleKeys:
         """Copy tensors into the parameters and buffers of the same names.
 
         Args:
-            state_dict: Tensors by dotted names, as `state_dict` gives them.
+            state_dict: Tensors by dotted names, as `state_dict` gives them; also arrays, and
+                tensors of other libraries, as a PyTorch model's `state_dict`.
             strict: Whether names must be the same on both sides. Shapes always must.
 
         If anything does not fit, nothing is loaded, and StateError lists what is missing, what is

@@ -12,6 +12,7 @@ from tapegrad.nn import init
 from tapegrad.nn.module import Module
 from tapegrad.nn.parameter import Parameter
 from tapegrad.tensors import Tensor, empty, int64, no_grad, ones, tensor, zeros
+from tapegrad.tensors.arguments import expect_tensors
 from tapegrad.tensors.dtypes import DType
 
 
@@ -91,6 +92,7 @@ class _BatchNorm(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise by the batch's statistics in training mode, else by the running ones."""
+        expect_tensors(type(self).__name__, input=input)
         if input.ndim not in self.dimensions or input.shape[1] != self.num_features:
             raise ShapeError(
                 f"{type(self).__name__}: expected {' or '.join(map(str, self.dimensions))} "

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from tapegrad.errors import DTypeError, StateError
-from tapegrad.tensors import Tensor, no_grad
+import numpy as np
+
+from tapegrad.errors import DTypeError, StateError, TapegradError
+from tapegrad.tensors import Tensor, as_tensor, no_grad
 
 #: How many names of a kind a message lists.
 _LISTED = 10
@@ -38,20 +40,34 @@ def load(
         [key for key in own if key not in given], [key for key in given if key not in own]
     )
     common = [key for key in own if key in given]
-    complaints = [text for key in common if (text := _mismatch(key, own[key], given[key]))]
+    taken = {key: _taken(given[key], own[key]) for key in common}
+    complaints = [text for key in common if (text := _mismatch(key, own[key], taken[key]))]
     if strict:
         complaints = _missing_and_unexpected(keys, own, given) + complaints
     if complaints:
         raise StateError("\n".join([f"load_state_dict of {name}: nothing was loaded", *complaints]))
     with no_grad():
         for key in common:
-            own[key].copy_(given[key])
+            own[key].copy_(taken[key])
     return keys
 
 
+def _taken(given: Any, own: Tensor) -> Any:
+    """Return a tensor of tapegrad's; arrays and tensors of other libraries are read as they are."""
+    if isinstance(given, Tensor) or not hasattr(given, "__array__"):
+        return given
+    try:
+        return as_tensor(np.asarray(given), dtype=own.dtype)
+    except (TapegradError, TypeError, ValueError, RuntimeError) as error:
+        return error
+
+
 def _mismatch(key: str, own: Tensor, given: Any) -> str:
+    if isinstance(given, Exception):
+        return f"  {key}: expected an array of real numbers, got one that cannot be read: {given}"
     if not isinstance(given, Tensor):
-        return f"  {key}: expected a Tensor, got {type(given).__name__}"
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        return f"  {key}: expected a Tensor or an array, got {kind.removeprefix('builtins.')}"
     if own.shape != given.shape:
         return f"  {key}: expected shape {tuple(own.shape)}, got {tuple(given.shape)}"
     return ""

@@ -26,6 +26,7 @@ from tapegrad.tensors.base import is_tensor
 from tapegrad.tensors.check import gradcheck, gradgradcheck
 from tapegrad.tensors.compare import *  # noqa: F403
 from tapegrad.tensors.creation import *  # noqa: F403
+from tapegrad.tensors.dtypes import OTHER_NAMES as OTHER_NAMES
 from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
 from tapegrad.tensors.function import Function, checkpoint
 from tapegrad.tensors.fused import elementwise
@@ -80,3 +81,10 @@ for _part in (compare, creation, random, *ops.FILES):
         if not isinstance(_found := globals()[_name], type):
             globals()[_name] = checked(_found)
 set_tensors(Tensor, sys.modules[__name__])
+
+
+def __getattr__(name: str) -> DType:
+    """Return a number type by a name that is not exported, as Python has one of its own."""
+    if name in OTHER_NAMES:
+        return OTHER_NAMES[name]
+    raise missing(f"module {__name__!r}", name)

@@ -90,9 +90,18 @@ def _name_no_tensor(function: Any, args: Any, kwargs: Any) -> None:
     parameters = _signature(function).parameters
     for key, value in _bound(function, args, kwargs).items():
         for each in _not_tensors(parameters[key], value):
-            raise DTypeError(
-                f"{function.__name__}: expected {key} to be {_wanted(key)}, got {_text(each)}"
-            )
+            raise _no_tensor(function.__name__, key, each)
+
+
+def expect_tensors(op: str, **given: Any) -> None:
+    """Raise if one of these arguments is no tensor, before its attributes are looked at."""
+    for key, value in given.items():
+        if not isinstance(value, TensorBase):
+            raise _no_tensor(op, key, value)
+
+
+def _no_tensor(op: str, key: str, value: Any) -> DTypeError:
+    return DTypeError(f"{op}: expected {key} to be {_wanted(key)}, got {_text(value)}")
 
 
 def _explain(function: Any, args: Any, kwargs: Any, error: Exception) -> None:

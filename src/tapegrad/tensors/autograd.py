@@ -14,10 +14,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ContextDecorator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from tapegrad import _core
 from tapegrad.errors import DTypeError, GradError, ShapeError
@@ -58,7 +60,15 @@ class _Switch(ContextDecorator):
         MODE.enabled = self._before.pop()
 
 
-class no_grad(_Switch):  # noqa: N801  PyTorch's name
+class _PlainSwitch(_Switch):
+    """A switch that decorates without brackets, too."""
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        """Return a switch; or a function within one."""
+        return object.__new__(cls) if function is None else cls()(function)
+
+
+class no_grad(_PlainSwitch):  # noqa: N801  PyTorch's name
     """Record nothing within this block or function.
 
     Example:
@@ -70,26 +80,61 @@ class no_grad(_Switch):  # noqa: N801  PyTorch's name
 
     """
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         super().__init__(enabled=False)
 
 
-class enable_grad(_Switch):  # noqa: N801
+class enable_grad(_PlainSwitch):  # noqa: N801
     """Record within this block or function, also inside `no_grad`."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
         super().__init__(enabled=True)
 
 
 class inference_mode(_Switch):  # noqa: N801
     """Record nothing; the same as `no_grad` here, where that has no cost to save."""
 
-    def __init__(self, mode: bool = True) -> None:
+    def __new__(cls, mode: Any = True) -> Any:
+        """Return a switch; or a function within one, where it decorates without brackets."""
+        return cls()(mode) if callable(mode) else super().__new__(cls)
+
+    def __init__(self, mode: Any = True) -> None:
         super().__init__(enabled=not mode)
 
 
 class set_grad_enabled(_Switch):  # noqa: N801
-    """Record or not within this block or function."""
+    """Record or not: from here on, or within a block or a function.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> _ = tg.set_grad_enabled(False)
+        >>> tg.is_grad_enabled()
+        False
+        >>> with tg.set_grad_enabled(True):
+        ...     tg.is_grad_enabled()
+        True
+        >>> _ = tg.set_grad_enabled(True)
+
+    """
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(bool(mode))
+        self._at_first = MODE.enabled
+        MODE.enabled = self._enabled
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._before[-1] = self._at_first
+        return self
+
+    def __call__(self, function: Any) -> Any:
+        """Return a function within this mode; the mode around is as it was."""
+        MODE.enabled = self._at_first
+        return super().__call__(function)
+
+    def _recreate_cm(self) -> Self:
+        """Return a switch for one call of the function, whose mode it goes back to."""
+        return type(self)(self._enabled)
 
 
 def is_grad_enabled() -> bool:
@@ -118,7 +163,7 @@ class Node(_core.NodeState):
         count: int
         number: int
         wanted: int
-        hooks: dict[int, list[Hook]] | None
+        hooks: dict[int, dict[int, Hook]] | None
         _operands: tuple[Any, ...] | None
         _results: tuple[Any, ...] | None
         _cells: list[Any] | None
@@ -189,15 +234,19 @@ def backward(
         grad_tensors: Weights of their elements; may be left out for tensors of one element.
         retain_graph: Keep what was saved, to walk back again; as create_graph if left out.
         create_graph: Record the walk itself, for gradients of gradients.
-        inputs: Leaves to stop at; all others keep their `grad`.
+        inputs: Tensors to stop at; no others get a `grad`.
 
     """
     roots = list(_roots(_listed(tensors), _listed(grad_tensors), "backward"))
-    only = None if inputs is None else {id(each) for each in _listed(inputs)}
-    for each in _listed(inputs):
-        if not each.is_leaf:
-            raise GradError("backward: `inputs` must be leaves; tg.grad takes other tensors, too")
-    _core.accumulate(roots, _retain(retain_graph, create_graph), create_graph, only)
+    retain = _retain(retain_graph, create_graph)
+    if inputs is None:
+        _core.accumulate(roots, retain, create_graph)
+        return
+    targets = _targets(inputs, "backward")
+    for each in targets:
+        each.retain_grad()
+    only, leading = {id(each) for each in targets}, _leading(roots, targets)
+    _core.accumulate(roots, retain, create_graph, only, leading)
 
 
 def grad(
@@ -210,26 +259,9 @@ def grad(
 ) -> tuple[Any, ...]:
     """Return the gradients of the sum of `outputs` by `inputs`, leaving every `grad` as it is."""
     roots = list(_roots(_listed(outputs), _listed(grad_outputs), "grad"))
-    targets = _listed(inputs)
-    for each in targets:
-        if not each.requires_grad:
-            raise GradError(
-                "grad: expected inputs that require gradients; make them with requires_grad=True"
-            )
-    found: list[Any] = [None] * len(targets)
-    leaves = {id(each): place for place, each in enumerate(targets) if each._node is None}
-    wanted = {(each._node, each._index): place for place, each in enumerate(targets) if each._node}
-    leading = _leading([edge for edge, _ in roots], leaves, {node for node, _ in wanted})
+    targets = _targets(inputs, "grad")
     retain = _retain(retain_graph, create_graph)
-    _core.collect(roots, retain, create_graph, leaves, wanted, found, leading)
-    by_identity: dict[Any, Any] = {}
-    for place, each in enumerate(targets):  # one that is named twice was found once
-        key = id(each) if each._node is None else (each._node, each._index)
-        by_identity[key] = found[place] if found[place] is not None else by_identity.get(key)
-    result = [
-        by_identity[id(each) if each._node is None else (each._node, each._index)]
-        for each in targets
-    ]
+    result = _collected(roots, targets, retain, create_graph, _leading(roots, targets))
     for place, gradient in enumerate(result):
         if gradient is None and not allow_unused:
             raise GradError(
@@ -239,27 +271,109 @@ def grad(
     return tuple(result)
 
 
+def grad_of_part(
+    outputs: Sequence[Tensor],
+    weights: Sequence[Tensor | None],
+    inputs: Sequence[Tensor],
+    start: int,
+) -> list[Any]:
+    """Return gradients by `inputs` of what was computed since node `start`, and no further.
+
+    What is older has its part in a walk that is under way, which calls the inputs' hooks, too. With
+    gradients recorded, those of the part are, as well.
+    """
+    given = [
+        (out, weight) for out, weight in zip(outputs, weights, strict=True) if weight is not None
+    ]
+    roots = [(_core.edge_of(out), weight) for out, weight in given]
+    nodes, _ = part_since(start, [out for out, _ in given])
+    leading = {node: node.number >= start for node in nodes}
+    return _collected(roots, inputs, MODE.enabled, MODE.enabled, leading, hooks=False)
+
+
+def part_since(start: int, outputs: Sequence[Tensor]) -> tuple[set[Node], list[Tensor]]:
+    """Return the nodes from `start` on that outputs come from, with those that they begin at.
+
+    Also the tensors where they begin: leaves, and stand-ins for results that are older.
+    """
+    nodes: set[Node] = set()
+    begins: dict[Any, Tensor] = {}
+    waiting = [(_core.edge_of(out), out._array.shape, out._array.dtype) for out in outputs]
+    while waiting:
+        edge, shape, dtype = waiting.pop()
+        if isinstance(edge, tuple) and edge[0].number >= start:
+            if edge[0] not in nodes:
+                nodes.add(edge[0])
+                waiting += zip(edge[0].edges, edge[0].shapes, edge[0].dtypes, strict=True)
+        elif isinstance(edge, tuple):
+            nodes.add(edge[0])
+            begins[edge] = edge[0]._result(np.broadcast_to(np.zeros((), dtype), shape), edge[1])
+        elif edge is not None:
+            begins[id(edge)] = edge
+    return nodes, list(begins.values())
+
+
+def _collected(
+    roots: list[tuple[Edge, Tensor]],
+    targets: Sequence[Tensor],
+    retain: bool,
+    create_graph: bool,
+    leading: dict[Node, bool],
+    hooks: bool = True,
+) -> list[Any]:
+    """Return gradients by tensors, None for what is not reached; one named twice has it twice."""
+    keys = [_key(each) for each in targets]
+    places = {key: place for place, key in enumerate(keys)}
+    leaves = {key: place for key, place in places.items() if isinstance(key, int)}
+    results = {key: place for key, place in places.items() if isinstance(key, tuple)}
+    found: list[Any] = [None] * len(keys)
+    _core.collect(roots, retain, create_graph, leaves, results, found, leading, hooks)
+    return [found[places[key]] for key in keys]
+
+
+def _key(tensor: Tensor) -> Any:
+    """Return what the walk knows a tensor by."""
+    return id(tensor) if tensor._node is None else (tensor._node, tensor._index)
+
+
+def _targets(inputs: Any, what: str) -> list[Tensor]:
+    targets = _listed(inputs)
+    if not targets and what == "backward":
+        raise GradError("backward: expected at least one tensor as `inputs`, got none")
+    for each in targets:
+        if not isinstance(each, _core.TensorState):
+            raise DTypeError(f"{what}: expected tensors as inputs, got {type(each).__name__}")
+        if not each.requires_grad:  # type: ignore[attr-defined]
+            raise GradError(
+                f"{what}: expected inputs that require gradients; make them with requires_grad=True"
+            )
+    return targets
+
+
 def _retain(retain_graph: bool | None, create_graph: bool) -> bool:
     return create_graph if retain_graph is None else retain_graph
 
 
-def _leading(edges: Iterable[Edge], leaves: dict[int, int], nodes: set[Node]) -> set[Node]:
-    """Return the nodes from which a wanted leaf or node can be reached."""
-    leading = set(nodes)
+def _leading(roots: list[tuple[Edge, Tensor]], targets: list[Tensor]) -> dict[Node, bool]:
+    """Return the nodes from which a target can be reached, and whether one is behind them."""
+    leaves = {id(each) for each in targets if each._node is None}
+    ends = {each._node for each in targets}
     order: list[Node] = []
     seen: set[Node] = set()
-    waiting = [edge[0] for edge in edges if isinstance(edge, tuple)]
+    waiting = [edge[0] for edge, _ in roots if isinstance(edge, tuple)]
     while waiting:
         node = waiting.pop()
         if node not in seen:
             seen.add(node)
             order.append(node)
             waiting += [edge[0] for edge in node.edges if isinstance(edge, tuple)]
+    leading: dict[Node, bool] = {}
     for node in sorted(order, key=lambda each: each.number):
+        goes_on = False
         for edge in node.edges:
-            reached = edge[0] in leading if isinstance(edge, tuple) else id(edge) in leaves
-            if edge is not None and reached:
-                leading.add(node)
+            goes_on |= edge[0] in leading if isinstance(edge, tuple) else id(edge) in leaves
+        if goes_on or node in ends:
+            leading[node] = goes_on
     return leading
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tapegrad import _core
 from tapegrad.backends import Backend
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
 from tapegrad.tensors import autograd
 from tapegrad.tensors.autograd import MODE, Hook, Node
 from tapegrad.tensors.dtypes import BY_NUMPY, DType
@@ -23,7 +24,7 @@ class TensorBase(_core.TensorState):
 
     `_array` and `_device` are what it is; `_requires_grad`, `_node` and `_index` (which result of
     the node) its place in the record; `_cell` counts changes in place, shared by all views of one
-    memory and made when first needed (what else is in it: `Backend.keeps`); `grad` is what
+    memory and made when first needed (what else is in it: `Backend.keeps`); `_grad` is what
     `backward` left here.
     """
 
@@ -35,9 +36,9 @@ class TensorBase(_core.TensorState):
         _index: int
         _cell: list[Any] | None
         _seen: int
-        _hooks: list[Hook] | None
-        _accumulated: list[Any] | None
-        grad: Tensor | None
+        _hooks: dict[int, Hook] | None
+        _accumulated: dict[int, Any] | None
+        _grad: Tensor | None
 
     # ---- what it is -----------------------------------------------------------------------------
 
@@ -128,6 +129,34 @@ class TensorBase(_core.TensorState):
         self._requires_grad = bool(wanted)
 
     @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `backward` left here; None where there is none."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, gradient: Tensor | None) -> None:
+        if gradient is not None:
+            self._check_gradient(gradient)
+        self._grad = gradient
+
+    def _check_gradient(self, gradient: Any) -> None:
+        """Raise for what is no gradient of this tensor."""
+        if not isinstance(gradient, TensorBase) or gradient is self:
+            got = "the tensor itself" if gradient is self else type(gradient).__name__
+            raise DTypeError(f"grad: expected another tensor or None, got {got}")
+        if gradient.shape != self.shape:
+            raise ShapeError(f"grad: expected shape {self.shape}, got {gradient.shape}")
+        if gradient.dtype is not self.dtype:
+            raise DTypeError(
+                f"grad: expected {self.dtype}, got {gradient.dtype}; convert it with .to(x.dtype)"
+            )
+        if gradient._device is not self._device:
+            raise DeviceError(
+                f"grad: expected a tensor of {self._device.name}, got {gradient._device.name}; "
+                "move it with .to(x.device)"
+            )
+
+    @property
     def is_leaf(self) -> bool:
         """Whether it is no result of a recorded operation; `backward` sets `grad` of leaves."""
         return self._node is None
@@ -150,7 +179,7 @@ class TensorBase(_core.TensorState):
             gradient: Weights of the elements; may be left out for one element.
             retain_graph: Keep what was saved, to walk back again.
             create_graph: Record the walk itself, for gradients of gradients.
-            inputs: Leaves to stop at.
+            inputs: Tensors to stop at; no others get a `grad`.
 
         """
         autograd.backward(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[arg-type]
@@ -160,29 +189,37 @@ class TensorBase(_core.TensorState):
         _check_hook("register_hook", hook)
         if not self._requires_grad:
             raise GradError("register_hook: the tensor does not require gradients")
+        hooks = self._gradient_hooks()
+        handle = Handle(hooks, hook)
+        if _KEEP in hooks:  # it keeps what all others leave
+            hooks[_KEEP] = hooks.pop(_KEEP)
+        return handle
+
+    def _gradient_hooks(self) -> dict[int, Hook]:
         if self._node is None:
-            self._hooks = hooks = self._hooks or []
-        else:
-            self._node.hooks = by_result = self._node.hooks or {}
-            hooks = by_result.setdefault(self._index, [])
-        return Handle(hooks, hook)
+            self._hooks = hooks = self._hooks or {}
+            return hooks
+        self._node.hooks = by_result = self._node.hooks or {}
+        return by_result.setdefault(self._index, {})
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> Handle:
         """Call hook(tensor) after `backward` has added to the `grad` of this leaf."""
         _check_hook("register_post_accumulate_grad_hook", hook)
         if self._node is not None:
             raise GradError("register_post_accumulate_grad_hook: only leaves accumulate gradients")
-        self._accumulated = hooks = self._accumulated or []
+        self._accumulated = hooks = self._accumulated or {}
         return Handle(hooks, hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this result in `grad`, as leaves do."""
+        if not self._requires_grad:
+            raise GradError("retain_grad: the tensor does not require gradients")
+
+        def keep(gradient: Tensor) -> None:
+            self.grad = gradient.clone() if self.grad is None else self.grad + gradient
+
         if self._node is not None:
-
-            def keep(gradient: Tensor) -> None:
-                self.grad = gradient if self.grad is None else self.grad + gradient
-
-            self.register_hook(keep)
+            self._gradient_hooks().setdefault(_KEEP, keep)
 
     def detach(self) -> Tensor:
         """Return the same elements without history; changes of one show in the other."""
@@ -285,20 +322,28 @@ def _check_hook(op: str, hook: Any) -> None:
         raise DTypeError(f"{op}: expected a function, got {type(hook).__name__}")
 
 
-class Handle:
-    """A hook that can be taken away again."""
+#: The key of the hook that keeps a gradient; all others have numbers from 0 on.
+_KEEP = -1
+_numbers = count()
 
-    def __init__(self, hooks: list[Any], hook: Any) -> None:
+
+class Handle:
+    """Takes its hook away again, by `remove` or at the end of a `with`."""
+
+    def __init__(self, hooks: dict[int, Any], hook: Any, prepend: bool = False) -> None:
+        self.id = next(_numbers)
         self._hooks = hooks
-        self._hook = hook
-        hooks.append(hook)
+        others = dict(hooks) if prepend else {}
+        if prepend:
+            hooks.clear()
+        hooks[self.id] = hook
+        hooks.update(others)
 
     def remove(self) -> None:
-        """Take the hook away."""
-        if self._hook in self._hooks:
-            self._hooks.remove(self._hook)
+        """Take the hook away; doing so twice is no error."""
+        self._hooks.pop(self.id, None)
 
-    def __enter__(self) -> Handle:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -27,7 +27,8 @@ def gradcheck(
     """Compare a function's gradients with differences; True if they agree.
 
     Args:
-        function: Takes the inputs, returns a tensor or a tuple of them.
+        function: Takes the inputs, returns a tensor or a tuple of them. Results without gradients
+            must not depend on the inputs; whole numbers are left out.
         inputs: Of float64; those that require gradients are checked.
         eps: The step of the differences.
         atol: The error allowed, absolute and
@@ -63,30 +64,49 @@ def gradcheck(
 def gradgradcheck(
     function: Callable[..., Any], inputs: Tensor | Sequence[Any], **options: Any
 ) -> bool:
-    """Compare the gradients of a function's gradients with differences."""
+    """Compare the gradients of a function's gradients with differences.
+
+    The gradients are functions of the inputs and of the weights that the function's results have:
+    they are differentiated by both.
+    """
     listed = [inputs] if isinstance(inputs, TensorBase) else list(inputs)
+    weights = [_fixed_weights(out) for out in _smooth(function(*listed))]
+    if not weights:
+        raise GradError(
+            "gradgradcheck: expected a function whose results require gradients; gradcheck tells "
+            "whether they do not depend on the inputs"
+        )
 
     def gradients(*given: Any) -> tuple[Any, ...]:
-        outs = _outputs(function(*given))
-        wanted: list[Any] = [x for x in given if isinstance(x, TensorBase) and x.requires_grad]
-        weights = [_fixed_weights(out) for out in outs]
+        own, weights = given[: len(listed)], given[len(listed) :]
+        wanted: list[Any] = [x for x in own if isinstance(x, TensorBase) and x.requires_grad]
+        outs = _smooth(function(*own))
         found = grad(outs, wanted, weights, create_graph=True, allow_unused=True)
-        return tuple(each for each in found if each is not None and each.requires_grad)
+        pairs = zip(found, wanted, strict=True)
+        return tuple(x.new_zeros(x.shape) if each is None else each for each, x in pairs)
 
-    return gradcheck(gradients, listed, **options) if gradients(*listed) else True
+    return gradcheck(gradients, [*listed, *weights], **options)
 
 
 def _fixed_weights(out: Any) -> Any:
     weights = np.cos(np.arange(out.numel(), dtype="float64")).reshape(out.shape)
-    return out.new_tensor(weights)
+    return out.new_tensor(weights).requires_grad_()
 
 
 def _outputs(found: Any) -> list[Any]:
+    """Return the results that can have gradients."""
     listed = found if isinstance(found, (tuple, list)) else [found]
-    return [out for out in listed if isinstance(out, TensorBase) and out.requires_grad]
+    return [out for out in listed if isinstance(out, TensorBase) and out.is_floating_point()]
+
+
+def _smooth(found: Any) -> list[Any]:
+    """Return the results that have gradients."""
+    return [out for out in _outputs(found) if out.requires_grad]
 
 
 def _jacobian(out: Any, x: Any) -> Any:
+    if not out.requires_grad:
+        return np.zeros((out.numel(), x.numel()))
     rows = []
     for i in range(out.numel()):
         weight = np.zeros(out.numel())

@@ -230,24 +230,49 @@ def _filled(
     return made
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def sized(op: str, sizes: tuple[Any, ...], size: Any) -> tuple[int, ...]:
+    """Return a shape: of sizes one by one or together, or by the name `size`."""
+    if size is not None and sizes:
+        raise ShapeError(f"{op}: expected sizes or size=..., got both: {sizes} and {size!r}")
+    return _dims.shape(op, sizes if size is None else (size,))
+
+
+def zeros(
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return zeros of this shape."""
-    shape, kind = _dims.shape("zeros", size), as_dtype(dtype or float32).numpy
+    shape, kind = sized("zeros", sizes, size), as_dtype(dtype or float32).numpy
     place = find_device(device if device is not None else "cpu")
     return _filled(place, shape, kind, 0, requires_grad)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return ones of this shape."""
-    shape, kind = _dims.shape("ones", size), as_dtype(dtype or float32).numpy
+    shape, kind = sized("ones", sizes, size), as_dtype(dtype or float32).numpy
     place = find_device(device if device is not None else "cpu")
     return _filled(place, shape, kind, 1, requires_grad)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    *sizes: Any,
+    size: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Return a tensor of this shape whose elements are not set."""
     place = find_device(device if device is not None else "cpu")
-    made = wrap(place.empty(_dims.shape("empty", size), as_dtype(dtype or float32).numpy), place)
+    made = wrap(place.empty(sized("empty", sizes, size), as_dtype(dtype or float32).numpy), place)
     if requires_grad:
         made.requires_grad = True
     return made
@@ -291,7 +316,7 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tenso
 
 
 def arange(
-    start: Any,
+    start: Any = None,
     end: Any = None,
     step: Any = 1,
     *,
@@ -300,7 +325,9 @@ def arange(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return numbers from start (0 if only one is given) up to, not including, end."""
-    first, last = (0, start) if end is None else (start, end)
+    if start is None and end is None:
+        raise ShapeError("arange: expected an end, got none; write tg.arange(end)")
+    first, last = (0, start) if end is None else (0 if start is None else start, end)
     if not step or not all(math.isfinite(each) for each in (first, last, step)):
         raise ShapeError(f"arange: expected finite bounds and a step, got {first}, {last}, {step}")
     whole = all(isinstance(each, int) for each in (first, last, step))

@@ -37,7 +37,15 @@ bool_, int32, int64, float32, float64 = ALL = tuple(
 )
 BY_NUMPY = {each.numpy: each for each in ALL}
 _BY_NAME = {each.name: each for each in ALL}
-_PYTHON = {bool: bool_, int: int64, float: float32}
+_PYTHON = {bool: bool_, int: int64, float: float64}
+#: PyTorch's other names; some are Python's, so that no module exports them.
+OTHER_NAMES = {
+    "bool": bool_,
+    "int": int32,
+    "long": int64,
+    "float": float32,
+    "double": float64,
+}
 
 
 def as_dtype(wanted: Any) -> DType:
@@ -45,7 +53,7 @@ def as_dtype(wanted: Any) -> DType:
 
     Example:
         >>> as_dtype("float64"), as_dtype(np.int32), as_dtype(float)
-        (tapegrad.float64, tapegrad.int32, tapegrad.float32)
+        (tapegrad.float64, tapegrad.int32, tapegrad.float64)
 
     """
     if isinstance(wanted, DType):

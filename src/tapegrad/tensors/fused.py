@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad import _core, scalar
 from tapegrad._core import Graph, Var, pointwise
 from tapegrad.backends import Backend
-from tapegrad.errors import GradError, ShapeError
+from tapegrad.errors import GradError, OptionError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.registry import common_device
@@ -312,23 +312,26 @@ class FusedFunction:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         wraps(function)(self)
-        names = list(inspect.signature(function).parameters)
+        self._signature = inspect.signature(function)
+        names = list(self._signature.parameters)
         graph = Graph()
         inputs = [graph.input(name) for name in names]
-        outputs = function(*inputs)
+        outputs = _called(function, self._signature, inputs)
         self._single = not isinstance(outputs, (tuple, list))
         listed = [outputs] if self._single else list(outputs)
         constant = [out if isinstance(out, Var) else graph.constant(out) for out in listed]
         self._fused = Fused(getattr(function, "__name__", "elementwise"), inputs, constant)
         self._names = names
+        #: How many operands without names are all; -1 if some have to be named.
+        by_name = any(
+            each.kind is each.KEYWORD_ONLY for each in self._signature.parameters.values()
+        )
+        self._complete = -1 if by_name else len(names)
 
-    def __call__(self, *operands: Operand, out: Any = None) -> Any:
+    def __call__(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
         """Return a tensor per result; or write them into the tensors `out`."""
-        if len(operands) != len(self._names):
-            raise ShapeError(
-                f"{self._fused.name}: expected {', '.join(self._names)}, "
-                f"got {len(operands)} operands"
-            )
+        if named or len(operands) != self._complete:
+            operands = self._completed(operands, named)
         if out is None:
             found = _core.apply_program(self._fused, operands)
             return found[0] if self._single else found
@@ -336,13 +339,41 @@ class FusedFunction:
         self._fused.into(operands, results)
         return out
 
+    def _completed(self, operands: Sequence[Operand], named: dict[str, Operand]) -> Any:
+        """Return all operands in their order: those named, and defaults for those left out."""
+        try:
+            bound = self._signature.bind(*operands, **named)
+        except TypeError as error:
+            raise ShapeError(
+                f"{self._fused.name}: expected {', '.join(self._names)}, got {len(operands)} "
+                f"operands and {len(named)} by name: {error}"
+            ) from None
+        bound.apply_defaults()
+        return tuple(bound.arguments.values())
+
+
+def _called(function: Callable[..., Any], signature: inspect.Signature, inputs: list[Var]) -> Any:
+    """Call a function with a Var per parameter."""
+    placed, named = [], {}
+    for parameter, each in zip(signature.parameters.values(), inputs, strict=True):
+        if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+            raise OptionError(
+                f"elementwise: expected a function with a name for each operand, got {parameter}"
+            )
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            named[parameter.name] = each
+        else:
+            placed.append(each)
+    return function(*placed, **named)
+
 
 def elementwise(function: Callable[..., Any]) -> FusedFunction:
     """Make a function of scalars work on whole tensors, in one pass over memory.
 
     It is recorded once, as a scalar graph: use tapegrad's functions, arithmetic and `tg.where`, and
     no branches on values. Tensors broadcast; numbers are shared by all elements and may change from
-    call to call. Gradients of any order exist. With `out`, results go into tensors that exist.
+    call to call; arguments have their names and defaults. Gradients of any order exist. With `out`,
+    results go into tensors that exist.
 
     Example:
         >>> import tapegrad as tg

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
@@ -14,7 +14,7 @@ from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
-from tapegrad.tensors.dtypes import as_dtype, is_dtype
+from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
 from tapegrad.tensors.operands import before as _before
 from tapegrad.tensors.operands import into as _into
 from tapegrad.tensors.operands import no_items as _no_items
@@ -26,7 +26,7 @@ from tapegrad.tensors.operands import truth as _truth
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
 from tapegrad.tensors.ops import index, matmul, reduce, search, shape, shifts, softmax
-from tapegrad.tensors.registry import Op, moved
+from tapegrad.tensors.registry import Op, Sample, define, moved
 
 _TABLE = e.TABLE
 _ADD, _SUB, _MUL, _DIV = (_TABLE[name] for name in ("add", "sub", "mul", "div"))
@@ -390,14 +390,8 @@ class Tensor(TensorBase):
 
     def to(self, *wanted: Any, dtype: Any = None, device: Any = None) -> Tensor:
         """Return it in another number type, on another device, or as another tensor is."""
-        for each in wanted:
-            if isinstance(each, TensorBase):
-                dtype, device = each.dtype, each.device
-            elif isinstance(each, Backend) or (isinstance(each, str) and not is_dtype(each)):
-                device = each
-            elif not isinstance(each, bool):
-                dtype = each
-        found = self if dtype is None else shape.cast(self, as_dtype(dtype))
+        dtype, device = destination(wanted, dtype, device)
+        found = self if dtype is None else shape.cast(self, dtype)
         if device is not None and (place := find_device(device)) is not found._device:
             moved_there: Tensor = _TO(found, device=place)
             return moved_there
@@ -494,6 +488,18 @@ class Tensor(TensorBase):
 _core.set_types(Tensor, Node)
 
 
+def destination(wanted: Sequence[Any], dtype: Any, device: Any) -> tuple[DType | None, Any]:
+    """Return the number type and the device that arguments of `to` ask for, None for neither."""
+    for each in wanted:
+        if isinstance(each, TensorBase):
+            dtype, device = each.dtype, each.device
+        elif isinstance(each, Backend) or (isinstance(each, str) and not is_dtype(each)):
+            device = each
+        elif not isinstance(each, bool):
+            dtype = each
+    return None if dtype is None else as_dtype(dtype), device
+
+
 def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
     place = find_device(device)
     made = cls.__new__(cls)
@@ -509,22 +515,25 @@ def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:
 class _ToDevice(Op):
     """The way to another device and, for gradients, back."""
 
+    has_kernel = False
+
     def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Tensor:
         """Copy the elements there."""
         (x,) = inputs
         assert x is not None
-        out = creation.to_device(x, attrs["device"])
+        out = creation.to_device(x, find_device(attrs["device"]))
         if MODE.enabled and x._requires_grad:
             _core.record(self, self.plans, (x,), (out,), {"device": x._device}, x._device, 1)
         return out
 
 
-_TO = _ToDevice(
+_TO = define(
+    kind=_ToDevice,
     name="to_device",
     function=None,
     doc="a copy on another device",
     rule=_to_kernel_rule,
     vjp=lambda node, g: g.to(node.attrs["device"]),
     cost=lambda x, **_: moved(x.shape),
-    samples=[],
+    samples=[Sample((2, 3), device="reference"), Sample((2, 0, 3), device="cpu")],
 )

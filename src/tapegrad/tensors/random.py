@@ -15,6 +15,7 @@ import numpy as np
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors.base import wrap
+from tapegrad.tensors.creation import sized
 from tapegrad.tensors.dtypes import as_dtype, float32, int64
 from tapegrad.tensors.ops import dims as _dims
 
@@ -110,7 +111,8 @@ def _drawn(
 
 
 def rand(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -118,11 +120,13 @@ def rand(
 ) -> Tensor:
     """Return numbers drawn evenly from 0 up to, not including, 1."""
     kind = as_dtype(dtype or float32).numpy
-    return _drawn("uniform", size, device, requires_grad, generator, dtype=kind)
+    shape = sized("rand", sizes, size)
+    return _drawn("uniform", (shape,), device, requires_grad, generator, dtype=kind)
 
 
 def randn(
-    *size: Any,
+    *sizes: Any,
+    size: Any = None,
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
@@ -130,7 +134,8 @@ def randn(
 ) -> Tensor:
     """Return numbers drawn from the normal distribution."""
     kind = as_dtype(dtype or float32).numpy
-    return _drawn("normal", size, device, requires_grad, generator, dtype=kind)
+    shape = sized("randn", sizes, size)
+    return _drawn("normal", (shape,), device, requires_grad, generator, dtype=kind)
 
 
 def randint(

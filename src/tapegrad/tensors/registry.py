@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tapegrad import _core
 from tapegrad.backends import Backend
@@ -83,6 +83,8 @@ class Op(_core.OpState):
     view: bool = False
     #: How often it can be differentiated by its rule alone, for the tests.
     orders: int = 2
+    #: Whether it is a kernel of its device; a way between devices is none.
+    has_kernel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         self._set_up(
@@ -108,9 +110,9 @@ class Op(_core.OpState):
 REGISTRY: dict[str, Any] = {}
 
 
-def define(**fields: Any) -> Op:
+def define(kind: type[Op] = Op, **fields: Any) -> Op:
     """Enter an operation into the table."""
-    op = Op(**fields)
+    op = kind(**fields)
     REGISTRY[op.name] = op
     return op
 

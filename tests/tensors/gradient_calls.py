@@ -1,0 +1,249 @@
+"""Functions of one's own, checkpoints, hooks and `grad`, for any library of PyTorch's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _leaf(lib: Any, *values: float) -> Any:
+    return lib.tt.tensor(list(values), dtype=lib.tt.float64, requires_grad=True)
+
+
+def _function(lib: Any) -> Any:
+    return lib.tt.Function if hasattr(lib.tt, "Function") else lib.tt.autograd.Function
+
+
+def _listed(*tensors: Any) -> list[Any]:
+    return [None if each is None else each.detach().numpy() for each in tensors]
+
+
+def _outcome(call: Any) -> Any:
+    """Return a call's result, or whether it is refused."""
+    try:
+        return call()
+    except (RuntimeError, TypeError, ValueError):
+        return "refused"
+
+
+# ---- functions of one's own ---------------------------------------------------------------------
+
+
+def unused_results(lib: Any) -> Any:
+    """Return what backward gets for results that nobody used, and what comes of it."""
+    seen: list[Any] = []
+    x = _leaf(lib, 1.0, 2.0)
+
+    class Two(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, fills: bool) -> Any:
+            ctx.set_materialize_grads(fills)
+            return a * 2, a.sum() * 3
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            seen.extend([g, h])
+            return g * 2 if h is None else g * 2 + h * 3, None
+
+    for fills in (True, False):
+        Two.apply(x, fills)[0].sum().backward()
+    return _listed(*seen, x.grad)
+
+
+def results_that_are_arguments(lib: Any) -> Any:
+    """Return how arguments and results of an identity stand in the record."""
+
+    class Second(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            return b
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 5, g
+
+    x, plain = _leaf(lib, 1.0, 2.0), lib.tt.ones(2, dtype=lib.tt.float64)
+    found = []
+    for a, b in ((x, plain), (plain, x), (x, x)):
+        out = Second.apply(a, b)
+        out.sum().backward()
+        found += [out is b, b.is_leaf, b.requires_grad, out.is_leaf, out.requires_grad]
+    return found, _listed(x.grad)
+
+
+def shapes_of_gradients(lib: Any) -> Any:
+    """Return what becomes of gradients of several shapes for an argument of two elements."""
+
+    class Shaped(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, shape: Any) -> Any:
+            ctx.shape = shape
+            return a * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return lib.tt.ones(ctx.shape, dtype=lib.tt.float64), None
+
+    found = []
+    for shape in ((2,), (3, 2), (1, 2), (1,), (3,), (), (2, 1)):
+        x = _leaf(lib, 1.0, 2.0)
+        out = Shaped.apply(x, shape).sum()
+        found.append(_outcome(lambda out=out, x=x: [out.backward(), *_listed(x.grad)]))
+    return found
+
+
+def marked_results(lib: Any) -> Any:
+    """Return the results and gradients of a function with one result that has none."""
+
+    class Marked(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any) -> Any:
+            signs = a.sign()
+            ctx.mark_non_differentiable(signs)
+            return a * 2, signs
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            return g * 2 + h
+
+    x = _leaf(lib, 1.0, -2.0)
+    double, signs = Marked.apply(x)
+    (double * signs).sum().backward()
+    return [double.requires_grad, signs.requires_grad], _listed(signs, x.grad)
+
+
+# ---- checkpoints --------------------------------------------------------------------------------
+
+
+def _checkpoint(lib: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
+    call = lib.tt.checkpoint if hasattr(lib.tt, "Function") else lib.tt.utils.checkpoint.checkpoint
+    return call(function, *args, use_reentrant=False, **kwargs)
+
+
+def checkpoints(lib: Any) -> Any:
+    """Return gradients through checkpoints by arguments and by what else is used."""
+    a, b, w = _leaf(lib, 1.0, 2.0), _leaf(lib, 3.0, 4.0), _leaf(lib, 0.5, 0.7)
+    grad, found = lib.tt.autograd.grad, []
+    found += grad(_checkpoint(lib, lambda a, none, b: a * b, a, None, b).sum(), [a, b])
+    found += grad(_checkpoint(lib, lambda a: a * w, a).sum(), [a, w])
+    older = a * w  # used by the part and outside it, and itself made of what is used there
+    part = _checkpoint(
+        lib, lambda pair, *, scale: (pair[0] * older * scale, older), [a, 1], scale=b
+    )
+    found += grad((part[0].exp() + part[1] * older).sum(), [older, a, b, w], retain_graph=True)
+    part = _checkpoint(lib, lambda a: (a * w).sin() * older, a)
+    (slope,) = grad(part.sum(), [w], create_graph=True)
+    found += grad(slope.sum(), [w, a])
+    inner = _checkpoint(lib, lambda a: _checkpoint(lib, lambda c: c * c * w, a).exp(), a)
+    found += grad(inner.sum(), [a, w])
+    return _listed(*found)
+
+
+def hooks_and_checkpoints(lib: Any) -> Any:
+    """Return what hooks of tensors used in a checkpoint see and leave."""
+    a, w = _leaf(lib, 1.0, 2.0), _leaf(lib, 0.5, 0.7)
+    older, seen = a * 2, {"w": [], "older": []}  # type: ignore[var-annotated]
+    older.retain_grad()
+
+    def ten_times(name: str) -> Any:
+        def hook(gradient: Any) -> Any:
+            seen[name].append(gradient)
+            return gradient * 10
+
+        return hook
+
+    w.register_hook(ten_times("w"))
+    older.register_hook(ten_times("older"))
+    _checkpoint(lib, lambda x: x * w * older, a).sum().backward()
+    return _listed(*seen["w"], *seen["older"], a.grad, w.grad, older.grad)
+
+
+# ---- gradients that are set ---------------------------------------------------------------------
+
+
+def gradients_set(lib: Any) -> Any:
+    """Return which values `grad` of two numbers takes."""
+    x = _leaf(lib, 1.0, 2.0)
+    fits = lib.tt.ones(2, dtype=lib.tt.float64)
+    values = [lib.tt.ones(3, dtype=lib.tt.float64), lib.tt.ones(2, dtype=lib.tt.float32), fits, x]
+    found = []
+    for value in [*values, "x", 1.0, [1.0, 2.0], None]:
+        found.append(_outcome(lambda value=value: setattr(x, "grad", value)))
+    return found
+
+
+def hooks(lib: Any) -> Any:
+    """Return what hooks of leaves and results may give back."""
+    answers = [
+        lambda g: g * 2,
+        lambda g: None,
+        lambda g: lib.tt.ones(3, dtype=lib.tt.float64),
+        lambda g: lib.tt.ones((1, 2), dtype=lib.tt.float64),
+        lambda g: g.float(),
+        lambda g: 1.0,
+    ]
+    found = []
+    for answer in answers:
+        x = _leaf(lib, 1.0, 2.0)
+        middle = x * 3
+        total = middle.sum()
+        for each in (x, middle):
+            handle = each.register_hook(answer)
+            refused = _outcome(lambda total=total: total.backward(retain_graph=True))
+            found.append([refused, *_listed(x.grad)])
+            handle.remove()
+    return found
+
+
+def retained(lib: Any) -> Any:
+    """Return the gradients that results keep, with hooks before and behind."""
+    x = _leaf(lib, 1.0, 2.0)
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    y.retain_grad()
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward(retain_graph=True)
+    first = _listed(y.grad, x.grad)
+    y.sum().backward()
+    refused = _outcome(lambda: lib.tt.ones(2).retain_grad())
+    return first, _listed(y.grad, x.grad), refused
+
+
+def backward_to_inputs(lib: Any) -> Any:
+    """Return the gradients that backward leaves where it is told to."""
+    found: list[Any] = []
+    for wanted in ("x", "z", "zx", "u", "w", "", "p"):
+        x, w, plain = _leaf(lib, 1.0, 2.0), _leaf(lib, 3.0, 4.0), lib.tt.ones(2)
+        z = x * w
+        u = z * z + x
+        named = {"x": x, "z": z, "w": w, "u": u, "p": plain}
+        inputs = [named[each] for each in wanted]
+        refused = _outcome(lambda u=u, inputs=inputs: u.sum().backward(inputs=inputs))
+        found.append(
+            [refused, *_listed(*(each.grad for each in (x, w, z) if each.is_leaf or wanted))]
+        )
+    return found
+
+
+def grad_by_results_lets_go_of_nothing_behind(lib: Any) -> Any:
+    """Return gradients by a result, and then through what made it."""
+    x = _leaf(lib, 1.0, 2.0)
+    y = x.exp()
+    by_y = lib.tt.autograd.grad((y * y).sum(), y)
+    (y * 3).sum().backward()
+    return _listed(*by_y, x.grad)
+
+
+CALLS = [
+    unused_results,
+    results_that_are_arguments,
+    shapes_of_gradients,
+    marked_results,
+    checkpoints,
+    hooks_and_checkpoints,
+    gradients_set,
+    hooks,
+    retained,
+    backward_to_inputs,
+    grad_by_results_lets_go_of_nothing_behind,
+]
