@@ -1,4 +1,7 @@
 // bindings/tensor/memory.cpp -- new arrays from the pool, copies, and the number of threads.
+#include <cstring>
+#include <type_traits>
+
 #include "arrays.h"
 #include "reach.h"
 #include "tensor/copy.h"
@@ -37,16 +40,51 @@ View broadcast(const View& src, const View& dst) {
     return out;
 }
 
-void copy_to(nb::handle dst, nb::handle src) {
+/// An array to write to.
+Array target(const char* op, nb::handle dst) {
     if (!PyArray_Check(dst.ptr()) || !PyArray_ISWRITEABLE(array_of(dst)))
-        raise("DTypeError",
-              "copy_to: expected dst to be a writable array, got " + type_name(dst.ptr()));
-    Array to = input("copy_to: dst", dst, all_types), from = input("copy_to: src", src, all_types);
+        raise("DTypeError", std::string(op) + ": expected dst to be a writable array, got " +
+                                type_name(dst.ptr()));
+    Array to = input(op, dst, all_types);
     if (to.object.ptr() != dst.ptr())
-        raise("ShapeError", "copy_to: expected dst to be aligned and in the machine's byte order");
+        raise("ShapeError",
+              std::string(op) + ": expected dst to be aligned and in the machine's byte order");
+    return to;
+}
+
+void copy_to(nb::handle dst, nb::handle src) {
+    Array to = target("copy_to", dst), from = input("copy_to: src", src, all_types);
     if (from.view.ndim > to.view.ndim && from.view.size() == 1) from.view.ndim = 0;
     if (overlap(reach_of(to.view), reach_of(from.view))) from = copied(from);
     const View source = broadcast(from.view, to.view);
+    unlocked(to.view.size(), [&] { copy(to.view, source); });
+}
+
+/// Writes a number in an element type.
+void set_element(void* element, DType type, nb::handle number) {
+    with_type(type, [&](auto zero) {
+        using T = decltype(zero);
+        T value;
+        if constexpr (std::is_floating_point_v<T>) {
+            value = static_cast<T>(PyFloat_AsDouble(number.ptr()));
+        } else if constexpr (std::is_same_v<T, bool>) {
+            value = PyObject_IsTrue(number.ptr()) != 0;
+        } else {
+            const nb::object whole = nb::steal(PyNumber_Long(number.ptr()));
+            value = whole.is_valid() ? static_cast<T>(PyLong_AsLongLong(whole.ptr())) : T{};
+        }
+        std::memcpy(element, &value, sizeof value);
+    });
+    if (PyErr_Occurred()) throw nb::python_error();
+}
+
+void fill(nb::handle dst, nb::handle number) {
+    Array to = target("fill", dst);
+    alignas(8) char element[8];
+    set_element(element, to.view.type, number);
+    View source = to.view;
+    source.data = element;
+    for (int d = 0; d < source.ndim; ++d) source.strides[d] = 0;
     unlocked(to.view.size(), [&] { copy(to.view, source); });
 }
 
@@ -71,6 +109,9 @@ void bind_memory(nb::module_& m) {
     m.def("copy_to", &copy_to, nb::arg("dst"), nb::arg("src"),
           nb::sig("def copy_to(dst: " ARRAY ", src: " ARRAY ") -> None"),
           "Copies src, cast and broadcast, to dst.");
+    m.def("fill", &fill, nb::arg("dst"), nb::arg("number"),
+          nb::sig("def fill(dst: " ARRAY ", number: complex) -> None"),
+          "Sets all elements of dst to a number, cast to its type.");
     m.def("pool_bytes", &bytes, nb::sig("def pool_bytes() -> tuple[int, int]"),
           "Bytes of large arrays in use, and bytes kept for reuse.");
     m.def("empty_pool", &empty_pool, "Returns the memory kept for reuse to the system.");

@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from numpy import array
-
 from tapegrad import _tensor
 from tapegrad._core import pointwise
 from tapegrad.backends import Backend, views
@@ -149,12 +147,8 @@ def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Arra
 
 def _zeros(shape: tuple[int, ...], dtype: Any) -> Array:
     out = _tensor.empty(shape, dtype)
-    _fill(out, 0)
+    _tensor.fill(out, 0)
     return out
-
-
-def _fill(x: Array, number: Any) -> None:
-    _tensor.copy_to(x, array(number, x.dtype))
 
 
 def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
@@ -307,7 +301,7 @@ class Cpu(Backend):
     empty = staticmethod(_tensor.empty)
 
     def __init__(self) -> None:
-        memory = views.Memory(_tensor.empty, _fill, _tensor.copy_to)
+        memory = views.Memory(_tensor.empty, _tensor.fill, _tensor.copy_to)
         self.kernels = views.kernels(memory) | KERNELS
 
     def from_numpy(self, array: Any) -> Array:

@@ -156,6 +156,8 @@ def number_like(op: str, value: Any, like: Tensor) -> Tensor:
         found: Tensor = value.to(like.dtype)  # type: ignore[attr-defined]
         return found
     place, kind = like._device, like._array.dtype
+    if type(value) is float and kind.kind == "f":
+        return wrap(place.from_numpy(np.array(value, kind)), place)
     return wrap(place.from_numpy(_held(op, _number(op, value, kind), kind)), place)
 
 

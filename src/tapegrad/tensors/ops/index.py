@@ -82,7 +82,10 @@ def getitem(input: Tensor, index: Any) -> Tensor:
     """Return x[index]: a view for slices and whole numbers, a copy for lists and masks."""
     slices, places = plain_index(index), None
     if slices is None:
-        slices, places = _split(index, input._array.ndim)
+        if isinstance(index, TensorBase) and index._array.ndim:
+            places = (_item(index),)
+        else:
+            slices, places = _split(index, input._array.ndim)
         if places is not None and input._requires_grad:  # what the way back needs nobody changes
             places = tuple([each if each is _ALL else each.copy() for each in places])
     try:

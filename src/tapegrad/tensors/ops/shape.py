@@ -231,6 +231,8 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
     have = input._array.shape
     place = _dims.own("unbind", dim, input.ndim)
+    if not place:
+        return tuple([input[i] for i in range(have[0])])
     before = (slice(None),) * place
     return tuple([input[(*before, i)] for i in range(have[place])])
 
