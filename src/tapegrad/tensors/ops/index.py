@@ -80,7 +80,8 @@ _PUT_ADD: Op = define(
 
 def getitem(input: Tensor, index: Any) -> Tensor:
     """Return x[index]: a view for slices and whole numbers, a copy for lists and masks."""
-    slices, places = plain_index(index), None
+    slices = plain_index(index)
+    places: tuple[Any, ...] | None = None
     if slices is None:
         if isinstance(index, TensorBase) and index._array.ndim:
             places = (_item(index),)
