@@ -91,6 +91,8 @@ PyObject* divmod_slot(PyObject* a, PyObject* b) {
 template <class... Operands>
 PyObject* ufunc(const char* name, Operands... operands) {
     return guarded([&] {
+        Operand known;
+        if (!(to_operand(operands, known) && ...)) return not_implemented();
         return nb::module_::import_("numpy").attr(name)(nb::handle(operands)...).release().ptr();
     });
 }

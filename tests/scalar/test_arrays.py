@@ -305,7 +305,6 @@ def test_sums_are_single_nodes() -> None:
         (lambda x: x & 1, r"bitwise_and \(&, \|, \^, ~\) works on conditions.*np\.logical_and"),
         (lambda x: (x[0] > 0) | 2, r"bitwise_or .* works on conditions"),
         (lambda x: ~x[0], r"invert .* works on conditions"),
-        (lambda x: (x[0] > 0) & "a", r"works on conditions"),
         (lambda x: x[x > 0], r"x\[condition\].*np\.where"),
         (lambda x: x[x[0]], r"x\[condition\]"),
         (lambda x: x.reshape(1, 3)[0, x > 0], r"x\[condition\]"),
