@@ -85,7 +85,7 @@ def test_without_the_look_back_at_times_late_faults_pass(monkeypatch: pytest.Mon
 
 
 def test_an_audit_tells_what_it_cannot_see() -> None:
-    said = " ".join(guards.unseen())
+    said = " ".join(audit.unseen())
     assert "up to 33% less" in said and "5.00 µs" in said and "1.00 ms" in said
 
 

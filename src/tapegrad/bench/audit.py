@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tapegrad.bench import frameworks
+from tapegrad.bench import frameworks, guards, units
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, Fault
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.given import Settings
@@ -21,6 +21,7 @@ from tapegrad.bench.measurement import Measurement
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, Memory
 from tapegrad.bench.team import ProcessTeam
+from tapegrad.bench.watch import BLOCK_FACTOR
 
 #: One process and enough blocks that a fault has time to show.
 PROCESSES, ROUNDS, BLOCK_SECONDS = 1, 3, 0.05
@@ -178,3 +179,21 @@ def _outcome(fault: Fault, notes: _Notes, skipped: str = "") -> Outcome:
         blocks=notes.blocks,
         skipped=skipped,
     )
+
+
+def unseen() -> Iterator[str]:
+    """Say what no guard sees, with figures."""
+    remembered, skipped, fed = map(
+        units.seconds, (guards.FRESH_SLACK, guards.SINGLE_SLACK, guards.FEED_SLACK)
+    )
+    yield (
+        f"Not seen: a worker that tells up to {1 - 1 / guards.FACTOR:.0%} less than its time, or "
+        f"up to {1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or lies in fewer than "
+        f"half of them; a remembered answer that saves less than {remembered} and "
+        f"{guards.FRESH_FACTOR - 1:g} times what returning and reading it take; skipped work if a "
+        f"call takes less than {skipped}; work of less than {fed} an input, or "
+        f"{guards.FEED_FACTOR - 1:g} times what loading them takes, that is done when inputs are "
+        "taken and whose result is then copied; random results of which "
+        f"{guards.DRAWS} or more were drawn beforehand."
+    )
+    yield "An adapter is code: read those of strangers before you believe their times."

@@ -22,7 +22,6 @@ from tapegrad.bench.comparison import Difference
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import Truth
 from tapegrad.bench.process import Worker
-from tapegrad.bench.watch import BLOCK_FACTOR
 from tapegrad.worker.case import Case
 
 #: A time is believed if another way to measure it finds at most this multiple of it; once times are
@@ -517,22 +516,6 @@ GUARDS: Mapping[str, Guard] = {
     "floor": floor,
     "cores": cores,
 }
-
-
-def unseen() -> Iterator[str]:
-    """Say what no guard sees, with figures."""
-    yield (
-        f"Not seen: a worker that tells up to {1 - 1 / FACTOR:.0%} less than its time, or up to "
-        f"{1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or lies in fewer than half of "
-        "them; "
-        f"a remembered answer that saves less than {units.seconds(FRESH_SLACK)} and "
-        f"{FRESH_FACTOR - 1:g} times what returning and reading it take; skipped work if a call "
-        f"takes less than {units.seconds(SINGLE_SLACK)}; work of less than "
-        f"{units.seconds(FEED_SLACK)} an input, or {FEED_FACTOR - 1:g} times what loading them "
-        "takes, that is done when inputs are taken and whose result is then copied; random results "
-        f"of which {DRAWS} or more were drawn beforehand."
-    )
-    yield "An adapter is code: read those of strangers before you believe their times."
 
 
 def inspect(probe: Probe, guards: Mapping[str, Guard] = GUARDS) -> Finding | None:

@@ -52,7 +52,7 @@ def audit(
 
 
 def _audit() -> None:
-    from tapegrad.bench import audit, guards
+    from tapegrad.bench import audit
     from tapegrad.bench.report.table import Column, Table
     from tapegrad.bench.report.term import print_table
 
@@ -61,7 +61,7 @@ def _audit() -> None:
     )
     titles = ("contender", "what it does", "verdict", "flagged by", "reason", "as it must be")
     lines = tuple(_line(outcome) for outcome in found.outcomes)
-    print_table(Table("Audit", tuple(map(Column, titles)), lines, tuple(guards.unseen())))
+    print_table(Table("Audit", tuple(map(Column, titles)), lines, tuple(audit.unseen())))
     failed = [outcome.name for outcome in found.outcomes if not outcome.passed]
     if failed:
         say(f"Not as it must be: {', '.join(failed)}.")
