@@ -101,6 +101,7 @@ const answers = {
   prepare({ case: given, arrays }) {
     answers.forget();
     inputs = loadAll(arrays);
+    changes = 0;
     work = new Work(given, inputs);
     const phases = Object.keys(work.phases);
     return { phases, looped: phases, joint: false, precision: null, notes: [] };

@@ -255,6 +255,45 @@ def test_a_start_that_is_interrupted_leaves_no_process(
     assert {each.pid for each in psutil.Process().children()} == before
 
 
+SECOND = """
+    import os, sys, time
+    class Own(Numpy):
+        def operation(self, case, function, arrays):
+            work = super().operation(case, function, arrays)
+            call, calls = work.phases["forward"].call, []
+            def forward():
+                calls.append(1)
+                if len(calls) == 2: {what}
+                return call()
+            return Work({{"forward": Phase(forward)}}, work.feed, work.arrays)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "verdict", "reason"),
+    [
+        ("os._exit(3)", "crashed", "exit code 3"),
+        ("time.sleep(600)", "timeout", "no answer to `check` within 3 s"),
+        ("os.closerange(1, 64); time.sleep(600)", "crashed", "closed its output"),
+    ],
+)
+def test_a_worker_that_fails_at_a_second_look_costs_its_own_cell_only(
+    tmp_path: Path, what: str, verdict: str, reason: str
+) -> None:
+    results = run(tmp_path, SECOND.format(what=what), timeout=3.0)
+    found = verdicts(results)
+    assert found["own"][0] == verdict and reason in found["own"][1]
+    assert found["numpy"][0] == "checked"
+
+
+def test_a_worker_that_does_not_read_is_given_up(start: Start) -> None:
+    worker = start("numpy", timeout=1.0)
+    os.kill(worker._process.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerError, match="did not read `prepare` within 1 s") as caught:
+        worker.ask("prepare", case={"name": "x" * 1_000_000}, arrays={})
+    assert caught.value.kind == "timeout" and not worker.alive
+
+
 def test_a_worker_leaves_sigterm_to_the_driver(start: Start) -> None:
     worker = start("numpy")
     for number in (signal.SIGINT, signal.SIGTERM):

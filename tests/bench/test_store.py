@@ -612,18 +612,30 @@ def test_a_damaged_database_is_told_from_a_store(path: Path) -> None:
     [
         "update runs set options='{bad'",
         "update blocks set samples=x'0102'",
+        "update blocks set samples='hello'",
+        "update blocks set ended='x'",
+        "update blocks set \"inner\"='x'",
+        "update cells set notes='7'",
+        "update cells set error='x'",
+        "update cases set content='{}'",
+        "update cases set content='[1]'",
+        "update runs set options='[]'",
+        "update runs set machine_details='3'",
+        "update runs set started='noon'",
+        "update runs set started=9e999",
     ],
 )
 def test_a_damaged_value_is_told_from_a_defect_of_ours(path: Path, damage: str) -> None:
     with open_store(path) as store:
         store.begin(run("r1"), [], [CASE])
+        store.add_cell("r1", Cell(CASE.key, "numpy", "forward", "checked"))
         store.add_block("r1", block(case=CASE.key))
     with sqlite3.connect(path) as connection:
         connection.execute(damage)
     connection.close()
     with (
         open_store(path) as store,
-        pytest.raises(StoreError, match=r"a value in it is damaged.*delete the run"),
+        pytest.raises(StoreError, match=r"a value in it is damaged.*restore a copy"),
     ):
         store.load("r1")
 

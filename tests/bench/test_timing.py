@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from itertools import chain, count, repeat
 
+import numpy as np
 import pytest
 
 from tapegrad.worker import timing
+from tapegrad.worker.adapter import Adapter, Call, Phase
 from tapegrad.worker.timing import WARMUP_BLOCKS, WINDOW, _warm_up
 
 
@@ -29,3 +31,43 @@ def test_who_runs_out_of_time_has_not_settled_unless_the_times_say_so() -> None:
     assert _warm_up(lambda: few, seconds) == (2, False)
     steady = WARMUP_BLOCKS * seconds / timing.FEWEST
     assert _warm_up(lambda: steady, seconds) == (timing.FEWEST, True)
+
+
+class _Stalls(Adapter):
+    """Calls of a microsecond; in one loop the process is held up."""
+
+    def __init__(self, stall: float, at: int) -> None:
+        super().__init__("cpu", 1)
+        self._stall, self._at = stall, at
+        self.loops: list[int] = []
+
+    def version(self) -> str:
+        return "1"
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        self.loops.append(calls)
+        held_up = self._stall if len(self.loops) == self._at else 0.0
+        return 1e-6 * calls + held_up
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 9])
+def test_a_stall_while_the_loop_is_found_is_no_call(at: int) -> None:
+    adapter = _Stalls(0.06, at)
+    found = timing.block(adapter, Phase(lambda: None), seconds=0.02)
+    assert found.inner > 100
+    assert float(np.median(found.samples)) == pytest.approx(1e-6)
+    told = found.warmup_calls + found.inner * len(found.samples)
+    assert told == sum(adapter.loops)
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.1, 2), (0.9, 1)])
+def test_a_long_call_is_its_own_warm_up(seconds: float, calls: int) -> None:
+    class Long(_Stalls):
+        def elapsed(self, call: Call, calls: int) -> float:
+            return super().elapsed(call, calls) * seconds * 1e6
+
+    adapter = Long(0.0, 0)
+    found = timing.block(adapter, Phase(lambda: None), seconds=0.02)
+    assert found.samples == pytest.approx([seconds])
+    assert (found.inner, found.warmup_calls) == (1, calls - 1)
+    assert adapter.loops == [1] * calls

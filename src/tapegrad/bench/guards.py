@@ -273,7 +273,8 @@ def dependence(probe: Probe) -> Finding | None:
     try:
         after = probe.results("after")
     finally:
-        first.feed(probe.worker)
+        if probe.worker.alive:
+            first.feed(probe.worker)
     if any(_same(before[name], after[name]) for name in after if name in before):
         return Finding("mistrusted", "the result does not depend on the input")
     # Whether it is right at the first inputs is a question of its own: `values`.
@@ -382,9 +383,10 @@ def _cost_of_reading(probe: Probe, answer: Mapping[str, float]) -> float:
 def single(probe: Probe) -> Finding | None:
     """Demand of every single call what calls take in a loop: none skips the work.
 
-    That is what they take now: a time that was stored may be of a busier moment.
+    That is what they take now: a time that was stored may be of a busier moment. Of lengthy calls
+    each is a sample, and their median what a table shows.
     """
-    if not probe.looped:
+    if not probe.looped or probe.reported > SLOW_SECONDS:
         return None
     answer = probe.last_read
     for _ in range(ATTEMPTS):

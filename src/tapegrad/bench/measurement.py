@@ -29,7 +29,7 @@ from tapegrad.worker.case import Case
 LONG_BLOCK = 2.0
 VERY_LONG_BLOCK = 20.0
 #: What is looked at in a case that a stand-in is checked for: the stand-in showed the rest.
-BESIDE_STAND_IN = ("values", "meaning", "timed result", "clock")
+BESIDE_STAND_IN = ("values", "meaning", "timed result", "clock", "single", "floor", "cores")
 #: Verdicts on what a framework does not offer: no failures.
 ABSENT = ("unsupported", "joint")
 #: Said of a phase with a setup.

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapegrad.bench import answers, inputs
+from tapegrad.bench import answers, inputs, randomness
 from tapegrad.bench.comparison import Difference, compare, kinks_of, terms_of
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
@@ -362,7 +362,11 @@ class _Hearing:
         return witness.gradients(self._paths, list(files.values()), self._folder)
 
     def _agree(self, witness: _Witness, found: Arrays, truth: Truth, part: int) -> None:
+        names = witness.name, truth.sources[part]
         if self._case.random:
+            wanted = {name: array for name, array in truth.arrays.items() if name in found}
+            if reason := randomness.difference(found, wanted):
+                raise DisagreementError(f"{' and '.join(names)} disagree: {reason}", names)
             return
         result = compare(
             found,
@@ -374,7 +378,6 @@ class _Hearing:
             kinks=kinks_of(self._case),
         )
         if isinstance(result, Difference):
-            names = witness.name, truth.sources[part]
             raise DisagreementError(f"{' and '.join(names)} disagree: {result.reason}", names)
 
     def _agree_along_directions(self, witness: _Witness, truth: Truth) -> None:

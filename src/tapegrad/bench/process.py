@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import selectors
 import shlex
 import signal
@@ -12,8 +13,8 @@ import subprocess
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from tapegrad.worker.session import Session
 
 #: How long the first answer may take: frameworks import slowly on a cold disk.
 HELLO_SECONDS = 180.0
+#: How long one that has closed its output may take to end.
+END_SECONDS = 5.0
 #: How often the driver looks at a worker's size while it waits.
 WATCH_SECONDS = 0.25
 #: Of the machine's memory, the share that one worker may take.
@@ -163,6 +166,7 @@ class WorkerProcess(Worker):
             try:
                 self._process = subprocess.Popen(
                     [str(program), *contender.arguments()],
+                    bufsize=0,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -173,7 +177,9 @@ class WorkerProcess(Worker):
             except OSError as error:
                 raise WorkerError("crashed", f"{program} does not start: {error}") from None
         assert self._process.stdout is not None
+        assert self._process.stdin is not None
         os.set_blocking(self._process.stdout.fileno(), False)
+        os.set_blocking(self._process.stdin.fileno(), False)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._process.stdout, selectors.EVENT_READ)
         pin(self._process.pid, threads, turn)
@@ -221,28 +227,48 @@ class WorkerProcess(Worker):
         return set(descendants(self._process.pid)) if self.alive else set()
 
     def send(self, do: str, **arguments: Any) -> None:
-        """Write a message to the worker's input."""
+        """Write a message to the worker's input; one that does not read it in time is killed."""
         if self.interrupted:
             raise KeyboardInterrupt  # also of one who only wants to clear up
         self._asked = do
         self._said = self._log.stat().st_size
         line = json.dumps({"do": do, **arguments}).encode() + b"\n"
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(line)
-            self._process.stdin.flush()
-        except (BrokenPipeError, OSError):
+            with self._attended():
+                self._write(line)
+        except (OSError, ValueError):  # it has ended, or was ended
             raise self._death() from None
 
     def receive(self, timeout: float | None = None) -> dict[str, Any]:
         """Wait for the answer; a worker that gives none in time is killed."""
-        try:
+        with self._attended():
             line = self._line(timeout or self._timeout)
+        return self._parse(self._asked, line)
+
+    @contextmanager
+    def _attended(self) -> Iterator[None]:
+        """End it if Ctrl-C comes: nobody waits for its answer, and nobody asks it again."""
+        try:
+            yield
         except KeyboardInterrupt:
             self.interrupted = True
             self.kill()
             raise
-        return self._parse(self._asked, line)
+
+    def _write(self, line: bytes) -> None:
+        """Write a line; what does not fit into the pipe waits until the worker has read."""
+        assert self._process.stdin is not None
+        pipe, deadline = self._process.stdin.fileno(), time.monotonic() + self._timeout
+        while line:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise self._too_late("did not read", self._timeout)
+            if select.select([], [pipe], [], left)[1]:
+                line = line[os.write(pipe, line) :]
+
+    def _too_late(self, what: str, seconds: float) -> WorkerError:
+        self.kill()
+        return WorkerError("timeout", f"{what} `{self._asked}` within {seconds:g} s")
 
     def _line(self, timeout: float) -> bytes:
         """Read one line; meanwhile keep an eye on the time and on the worker's size."""
@@ -250,8 +276,7 @@ class WorkerProcess(Worker):
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()
             if left <= 0:
-                self.kill()
-                raise WorkerError("timeout", f"no answer to `{self._asked}` within {timeout:g} s")
+                raise self._too_late("no answer to", timeout)
             if self._selector.select(min(left, WATCH_SECONDS)):
                 self._read()
             else:
@@ -303,7 +328,11 @@ class WorkerProcess(Worker):
 
     def _death(self) -> BenchError:
         """Find out how the worker ended, and clear up after it."""
-        code = self._process.wait()
+        try:
+            code = self._process.wait(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return WorkerError("crashed", "closed its output, and did not end")
         self.kill()
         if code == -signal.SIGKILL:  # nothing that it said before can be the reason
             return self._unless_full(WorkerError("oom", "killed, most likely for lack of memory"))

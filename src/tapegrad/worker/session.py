@@ -60,7 +60,7 @@ class Session:
         self._work: Work | None = None
         self._inputs: dict[str, AnyArray] = {}
         self._cotangents: list[AnyArray] = []
-        #: Sets of inputs made by `fresh`: no two are alike.
+        #: Sets of inputs made by `fresh` for this case: no two are alike.
         self._changes = 0
         self._controls = Controls()
         self._idle: int | None = None
@@ -92,6 +92,7 @@ class Session:
     def do_prepare(self, case: dict[str, Any], arrays: dict[str, str]) -> dict[str, Any]:
         """Make a case ready."""
         self._work = None
+        self._changes = 0  # values that grow from case to case would leave what an operator takes
         self._case = Case.from_dict(case)
         self._inputs = {name: np.load(path) for name, path in arrays.items()}
         self._cotangents = []

@@ -33,8 +33,10 @@ COLD_CALLS = 10
 WINDOW = 8
 DRIFT = 0.02
 WARMUP_BLOCKS = 10
-#: A call that takes this many block lengths is its own warm-up: earlier checks have run it.
+#: A call that takes this many block lengths is its own warm-up: earlier checks have run it. If it
+#: takes longer than anything holds a process up, it is not looked at twice.
 LONG_CALL = 2
+STALL = 0.5
 
 
 @dataclass(frozen=True)
@@ -100,8 +102,9 @@ def _looped_calls(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
     inner, first = _inner_calls(adapter, phase, seconds)
     first_cores = (time.process_time() - busy) / (time.perf_counter() - wall)
     calls = 2 * (2 * inner - 1)
-    if first > LONG_CALL * seconds:
-        return Timing([first / phase.units], 1, 0, True, first_cores)
+    if inner == 1 and first > LONG_CALL * seconds:
+        looks = 1 if first > STALL else 2
+        return Timing([first / phase.units], 1, looks - 1, True, first_cores)
     warmup, stationary = _warm_up(lambda: adapter.elapsed(phase.call, inner), seconds)
     count = max(FEWEST, min(MOST, round(seconds / max(first, 1e-9))))
     busy, wall = time.process_time(), time.perf_counter()
@@ -114,14 +117,15 @@ def _looped_calls(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
 def _inner_calls(adapter: Adapter, phase: Phase, seconds: float) -> tuple[int, float]:
     """Double the calls until a sample is long enough; returns them and the sample's length.
 
-    The first sample may be slow for reasons of its own, so a length counts when it is seen twice.
+    A sample may be slow for reasons of its own, so a length counts when it is seen twice. Only of a
+    single call that takes long itself, and has been run by checks before, once is enough.
     """
     least = SHORTEST_SAMPLE[adapter.device]
     shortest = max(CLOCK_STEPS * clock_step(), min(least, seconds / FEWEST))
     inner = 1
     while inner < 1 << 30:
         elapsed = adapter.elapsed(phase.call, inner)
-        if elapsed > LONG_CALL * seconds:
+        if inner == 1 and elapsed > LONG_CALL * seconds and elapsed > STALL:
             break
         elapsed = min(elapsed, adapter.elapsed(phase.call, inner))
         if elapsed >= shortest:

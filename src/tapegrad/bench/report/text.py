@@ -18,7 +18,18 @@ def spread(value: float, low: float | None, high: float | None) -> str:
     """Write an interval as what its ends differ by from the value, as a factor."""
     if low is None or high is None or low <= 0 or value <= 0:
         return "±?"
-    percent = 100 * (max(high / value, value / low) - 1)
+    return _percent(max(high / value, value / low))
+
+
+def towards_one(value: float, low: float | None, high: float | None) -> str:
+    """Write the interval of a ratio: lopsided ones by the side towards 1, which decides."""
+    if low is None or high is None or low <= 0 or value <= 0:
+        return "±?"
+    return _percent(value / low if value > 1 else high / value)
+
+
+def _percent(factor: float) -> str:
+    percent = 100 * (factor - 1)
     if percent > WIDE:
         return f"±>{WIDE}%"
     return f"±{percent:.1f}%" if percent < 0.95 else f"±{percent:.0f}%"
@@ -76,7 +87,7 @@ def slower_by_mean(mean: Mean | None) -> Entry:
 
 
 def _slower_by(value: float, low: float | None, high: float | None, verdict: str) -> str:
-    return f"{number(value)} {spread(value, low, high)}, {verdict}"
+    return f"{number(value)} {towards_one(value, low, high)}, {verdict}"
 
 
 def _verdict(mean: Mean) -> str:
@@ -87,4 +98,4 @@ def _verdict(mean: Mean) -> str:
 
 def _compared(value: float, low: float | None, high: float | None, verdict: str) -> str:
     shown = 1 / value if verdict == "faster" and value else value
-    return f"{number(shown)}× {verdict} {spread(value, low, high)}"
+    return f"{number(shown)}× {verdict} {towards_one(value, low, high)}"

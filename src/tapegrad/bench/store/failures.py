@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import sqlite3
 import struct
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from tapegrad.bench.errors import BenchError
 from tapegrad.bench.store.errors import (
     NotAStoreError,
     StoreError,
@@ -101,17 +101,26 @@ def explained(place: str) -> Iterator[None]:
         raise StoreError(f"store {place}: refused what was to be written: {error.orig}") from error
     except (sa.exc.StatementError, sqlite3.Error) as error:
         raise _explain(error, place) from error
-    except (json.JSONDecodeError, struct.error) as error:  # before ValueErrors of other kinds
-        raise StoreError(
-            f"store {place}: expected a sound database, but a value in it is damaged ({error}); "
-            "restore a copy, or delete the run that it belongs to"
-        ) from error
     except (OverflowError, UnicodeError) as error:
         raise StoreError(
             f"store {place}: expected values that a database can hold, got: {error}"
         ) from error
     except OSError as error:
         raise _explain_file(error, place) from error
+
+
+@contextmanager
+def undamaged(place: str) -> Iterator[None]:
+    """Say that values are damaged which are no values of ours: nothing else fails while reading."""
+    try:
+        yield
+    except (BenchError, sa.exc.SQLAlchemyError):
+        raise
+    except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:
+        raise StoreError(
+            f"store {place}: expected a sound database, but a value in it is damaged "
+            f"({type(error).__name__}: {error}); restore a copy, or name another store"
+        ) from error
 
 
 def is_duplicate(error: sa.exc.IntegrityError) -> bool:

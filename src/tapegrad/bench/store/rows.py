@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
-from tapegrad.bench.results import AGAIN, Machine, Run
+from tapegrad.bench.results import AGAIN, Run
 from tapegrad.bench.store.tables import runs
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -22,7 +23,7 @@ def row_of(run_id: str, record: msgspec.Struct) -> dict[str, Any]:
 
 
 def columns_of(table: sa.Table, kind: type[msgspec.Struct]) -> list[sa.Column[Any]]:
-    """Return the columns from which `kind(*row)` makes a record."""
+    """Return the columns of a record, in the order of its fields."""
     return [table.c[name] for name in kind.__struct_fields__]
 
 
@@ -31,7 +32,9 @@ def records(
 ) -> list[Record]:
     """Read the records of a run in the order in which they came."""
     query = sa.select(*columns_of(table, kind)).where(table.c.run_id == run_id)
-    return [kind(*row) for row in connection.execute(query.order_by(table.c.id))]
+    rows = connection.execute(query.order_by(table.c.id))
+    names = kind.__struct_fields__
+    return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
 
 
 def row_of_run(run: Run) -> dict[str, Any]:
@@ -64,5 +67,8 @@ def without_confirmations(query: sa.Select[Any]) -> sa.Select[Any]:
 
 def _run(row: sa.Row[Any]) -> Run:
     content = row._mapping
-    machine = Machine(content["machine"], content["machine_name"], content["machine_details"])
-    return Run(machine=machine, **{name: content[name] for name in _PLAIN})
+    names = {"fingerprint": "machine", "name": "machine_name", "details": "machine_details"}
+    machine = {field: content[column] for field, column in names.items()}
+    run = msgspec.convert({name: content[name] for name in _PLAIN} | {"machine": machine}, Run)
+    time.localtime(run.started)  # which raises where it is no moment
+    return run

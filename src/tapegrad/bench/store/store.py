@@ -13,7 +13,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from tapegrad.bench.results import Block, Cell, Framework, Memory, Results, Run
 from tapegrad.bench.store import tables
 from tapegrad.bench.store.errors import DuplicateError, UnknownRunError
-from tapegrad.bench.store.failures import explained, is_duplicate, is_orphan
+from tapegrad.bench.store.failures import explained, is_duplicate, is_orphan, undamaged
 from tapegrad.bench.store.names import Latest, matching, unknown
 from tapegrad.bench.store.rows import (
     columns_of,
@@ -115,7 +115,7 @@ class Store:
             found = read_runs(connection, newest().where(tables.runs.c.id == run_id))
             if not found:
                 raise self._unknown(connection, run_id)
-            return Results(
+            results = Results(
                 run=found[0],
                 frameworks=records(connection, Framework, tables.frameworks, run_id),
                 cases=list(connection.scalars(cases)),
@@ -123,6 +123,8 @@ class Store:
                 blocks=records(connection, Block, tables.blocks, run_id),
                 memory=records(connection, Memory, tables.memory, run_id),
             )
+            results.case_by_key()  # which reads what the cases hold
+            return results
 
     def runs(
         self, suite: str | None = None, machine: str | None = None, limit: int | None = None
@@ -213,7 +215,11 @@ class Store:
     @contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
         """Give a view of the store that does not change while others write."""
-        with explained(self.place), self.engine.begin() as connection:
+        with (
+            explained(self.place),
+            undamaged(self.place),
+            self.engine.begin() as connection,
+        ):
             yield connection
 
     @contextmanager
