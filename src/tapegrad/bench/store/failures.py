@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from tapegrad.bench.errors import BenchError
 from tapegrad.bench.store.errors import (
     NotAStoreError,
     StoreError,
@@ -21,6 +20,7 @@ from tapegrad.bench.store.errors import (
     StoreUnreachableError,
     StoreUrlError,
 )
+from tapegrad.errors import TapegradError
 
 
 class Failure(NamedTuple):
@@ -114,7 +114,7 @@ def undamaged(place: str) -> Iterator[None]:
     """Say that values are damaged which are no values of ours: nothing else fails while reading."""
     try:
         yield
-    except (BenchError, sa.exc.SQLAlchemyError):
+    except (TapegradError, sa.exc.SQLAlchemyError):
         raise
     except (ValueError, TypeError, LookupError, OverflowError, struct.error) as error:
         raise StoreError(
