@@ -65,11 +65,11 @@ CORES_FACTOR = 1.15
 CORES_SLACK = 0.1
 #: Short loops in which processors are counted; those with the most busy ones are left out. Others
 #: may want the processors too, so that in most loops there is none to steal.
-CORES_LOOPS = 24
+CORES_LOOPS = 16
 CORES_LEFT_OUT = 2
 #: Seconds that a probe may take. Loops of the driver's clock start shorter than a turn of the
 #: scheduler, so that some run undisturbed; longer ones drown what messages cost.
-PROBE_SECONDS = 0.01
+PROBE_SECONDS = 0.005
 LOOP_SECONDS = (0.0005, 0.002, 0.008)
 #: On a GPU loops are so long that its queue's start does not matter; where the first is in doubt,
 #: so long that the transfer at their end does not.

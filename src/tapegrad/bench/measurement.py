@@ -472,10 +472,12 @@ class Measurement:
         return disagreement(self._doubts.get(key, []))
 
     def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
-        """Look at results of every process, and at the times of the last."""
+        """Look at results of every process, and at more in the last."""
         try:
             probe = self._probe(key, self.teams[key.framework].worker(process))
-            finding = guards.values(probe) or self._still_depends(probe)
+            finding = guards.values(probe)
+            if finding is None and last:
+                finding = self._still_depends(probe)
             if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
                 probe.stored = (
                     float(np.median(claims)) if (claims := self._claims.get(key)) else None

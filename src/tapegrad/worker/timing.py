@@ -106,9 +106,12 @@ def _looped_calls(adapter: Adapter, phase: Phase, seconds: float) -> Timing:
         looks = 1 if first > STALL else 2
         return Timing([first / phase.units], 1, looks - 1, True, first_cores)
     warmup, stationary = _warm_up(lambda: adapter.elapsed(phase.call, inner), seconds)
-    count = max(FEWEST, min(MOST, round(seconds / max(first, 1e-9))))
+    samples: list[float] = []
+    spent = 0.0
     busy, wall = time.process_time(), time.perf_counter()
-    samples = [adapter.elapsed(phase.call, inner) for _ in range(count)]
+    while len(samples) < FEWEST or (spent < seconds and len(samples) < MOST):
+        samples.append(adapter.elapsed(phase.call, inner))
+        spent += samples[-1]
     cores = (time.process_time() - busy) / (time.perf_counter() - wall)
     scale = inner * phase.units
     return Timing([s / scale for s in samples], inner, calls + warmup * inner, stationary, cores)

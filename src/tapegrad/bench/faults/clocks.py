@@ -192,7 +192,7 @@ class ThirdInBlocks(Honest):
     """Tells the truth to those who try it for a short while, and a third of it in blocks."""
 
     #: Seconds that guards ask for.
-    trial = 0.01
+    trial = 0.005
 
     def elapsed(self, call: Call, calls: int) -> float:
         """Look who asks."""
