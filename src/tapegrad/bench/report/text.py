@@ -18,21 +18,15 @@ def spread(value: float, low: float | None, high: float | None) -> str:
     """Write an interval as what its ends differ by from the value, as a factor."""
     if low is None or high is None or low <= 0 or value <= 0:
         return "±?"
-    return _percent(max(high / value, value / low))
+    percent = 100 * (max(high / value, value / low) - 1)
+    if percent > WIDE:
+        return f"±>{WIDE}%"
+    return f"±{percent:.1f}%" if percent < 0.95 else f"±{percent:.0f}%"
 
 
 def towards_one(value: float, low: float | None, high: float | None) -> str:
     """Write the interval of a ratio: lopsided ones by the side towards 1, which decides."""
-    if low is None or high is None or low <= 0 or value <= 0:
-        return "±?"
-    return _percent(value / low if value > 1 else high / value)
-
-
-def _percent(factor: float) -> str:
-    percent = 100 * (factor - 1)
-    if percent > WIDE:
-        return f"±>{WIDE}%"
-    return f"±{percent:.1f}%" if percent < 0.95 else f"±{percent:.0f}%"
+    return spread(value, low, value) if value > 1 else spread(value, value, high)
 
 
 def time_text(time: Estimate) -> str:
