@@ -10,7 +10,7 @@
 # Options of a suite come after those that all suites share, and win; '200 operators --resume latest'
 # goes on with a run if WORK is the folder of the call before. DEVICE=cpu is a rehearsal.
 # WARM=SECONDS fills the compilers' caches for these suites first, many cases at a time; its times are
-# thrown away.
+# thrown away. COMPILE=REGEX chooses among the lines of `compiled`.
 set -uo pipefail
 set -f  # patterns among options are not names of files
 
@@ -87,8 +87,8 @@ if [ -n "${WARM:-}" ]; then
     export -f compile_one
     warm=$(mktemp -d "$work/warm.XXXXXXXXXX") # a name that only these runs have in their commands
     export python warm DEVICE=$device
-    wanted="^($(printf '%s\n' "${suites[@]}" | awk '{print $2}' | sort -u | paste -sd'|')) "
-    printf '%s\n' "${compiled[@]}" | grep -E "$wanted" | tr '\n' '\0' |
+    own="^($(printf '%s\n' "${suites[@]}" | awk '{print $2}' | sort -u | paste -sd'|')) "
+    printf '%s\n' "${compiled[@]}" | grep -E "${COMPILE:-$own}" | tr '\n' '\0' |
         timeout -s INT -k 10 "$WARM" xargs -0 -P "$(($(nproc) * 3 / 4))" -I{} bash -c 'compile_one "{}"'
     pkill -9 -f "$warm"
 fi
