@@ -175,11 +175,6 @@ ODD_TEXTS = """
 """
 
 
-def test_what_controls_a_terminal_does_not_reach_it() -> None:
-    found = answers.plain({"a": "\x1b[1;31mred\x1b[0m\r\n\tb", "c": ["\x07\x9b31m", "d\x7f"]})
-    assert found == {"a": "red\n\tb", "c": ["\ufffd\ufffd31m", "d\ufffd"]}
-
-
 NEVER = """
     class Own(Numpy):
         def elapsed(self, call, calls):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.bench.errors import WorkerError
+from tapegrad.bench.printable import printable
 from tapegrad.bench.results import UNTIMED
 
 Finite = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
@@ -25,10 +25,6 @@ Precision = Literal["float32", "float64"]
 Phase = Literal["build", "compile", "forward", "backward", "step", "inference"]
 #: Kinds of arrays that results may be: booleans, integers and real numbers.
 KINDS = "biuf"
-#: What neither a store nor a terminal takes: characters that control, but for ends of lines and
-#: tabs, and halves of surrogate pairs. Colours of a terminal go without a trace.
-COLOURS = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
-UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Nothing(msgspec.Struct):
@@ -191,19 +187,6 @@ ANSWERS: dict[str, type[msgspec.Struct]] = {
 }
 
 
-def plain(value: Any) -> Any:
-    """Replace what is unfit in all texts of a value, which is as JSON has them."""
-    match value:
-        case str():
-            return UNFIT.sub("\ufffd", COLOURS.sub("", value.replace("\r\n", "\n")))
-        case list():
-            return [plain(each) for each in value]
-        case dict():
-            return {plain(name): plain(each) for name, each in value.items()}
-        case _:
-            return value
-
-
 def complaint(answer: dict[str, Any]) -> WorkerError:
     """Turn a complaint into an error; it cannot claim a verdict that comes with times."""
     kind = answer["complaint"]
@@ -231,7 +214,7 @@ def _load(name: str, path: str) -> NDArray[Any]:
         array = _read(Path(path))
     except Exception as error:
         reason = f"{name} is no array of numbers: {_why(error)}"
-        raise WorkerError("failed", plain(reason)) from None
+        raise WorkerError("failed", printable(reason)) from None
     if array.dtype.kind not in KINDS:
         raise WorkerError("failed", f"{name} holds {array.dtype}, not real numbers")
     return array

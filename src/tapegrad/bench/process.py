@@ -24,6 +24,7 @@ import tapegrad
 from tapegrad.bench import answers, scratch
 from tapegrad.bench.errors import BenchError, WorkerError
 from tapegrad.bench.frameworks import Contender, missing_program
+from tapegrad.bench.printable import printable
 from tapegrad.worker.adapter import Unsupported
 from tapegrad.worker.offspring import descendants, of_threads
 from tapegrad.worker.session import Session
@@ -124,7 +125,7 @@ class LocalWorker(Worker):
         except MemoryError as error:
             raise WorkerError("oom", str(error)) from error
         except (Exception, SystemExit) as error:
-            message = answers.plain(f"{type(error).__name__}: {error}")
+            message = printable(f"{type(error).__name__}: {error}")
             raise WorkerError("failed", message) from error
 
 
@@ -312,7 +313,7 @@ class WorkerProcess(Worker):
 
     def _parse(self, do: str, line: bytes) -> dict[str, Any]:
         try:
-            answer = answers.plain(json.loads(line))
+            answer = printable(json.loads(line))
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
@@ -350,7 +351,7 @@ class WorkerProcess(Worker):
         """Quote what it wrote to its standard error since the last message."""
         with self._log.open("rb") as log:
             log.seek(self._said)
-            text = answers.plain(log.read().decode(errors="replace"))
+            text = printable(log.read().decode(errors="replace"))
         words = telling(text.splitlines())
         return f": {words[:LAST_WORDS]}" if words else ""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tapegrad.bench.errors import MalformedFileError
+from tapegrad.bench.printable import printable
 from tapegrad.bench.report.figures import Report, report_on
 from tapegrad.bench.results import Results
 
@@ -18,12 +19,6 @@ class Document(msgspec.Struct, frozen=True):
     version: int
     report: Report
     #: Everything, raw samples included.
-    results: Results
-
-
-class _Source(msgspec.Struct):
-    """The part of a file that the rest follows from."""
-
     results: Results
 
 
@@ -45,11 +40,10 @@ def load(path: str | Path) -> Results:
     except OSError as error:
         raise MalformedFileError(f"{file} cannot be read: {error.strerror}.") from None
     try:
-        return msgspec.json.decode(content, type=_Source).results
-    except msgspec.MsgspecError as first:
-        try:
-            return msgspec.json.decode(content, type=Results)
-        except msgspec.MsgspecError:
-            raise MalformedFileError(
-                f"{file} does not hold results as `report --format json` writes them: {first}"
-            ) from None
+        read = printable(msgspec.json.decode(content))
+        whole = isinstance(read, dict) and "results" in read
+        return msgspec.convert(read["results"] if whole else read, Results, str_keys=True)
+    except msgspec.MsgspecError as error:
+        raise MalformedFileError(
+            f"{file} does not hold results as `report --format json` writes them: {error}"
+        ) from None

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 
+from tapegrad.bench.printable import printable
 from tapegrad.bench.results import AGAIN, Run
 from tapegrad.bench.store.tables import runs
 
@@ -34,7 +35,8 @@ def records(
     query = sa.select(*columns_of(table, kind)).where(table.c.run_id == run_id)
     rows = connection.execute(query.order_by(table.c.id))
     names = kind.__struct_fields__
-    return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
+    found = (printable(dict(zip(names, row, strict=True))) for row in rows)
+    return [msgspec.convert(each, kind) for each in found]
 
 
 def row_of_run(run: Run) -> dict[str, Any]:
@@ -69,6 +71,7 @@ def _run(row: sa.Row[Any]) -> Run:
     content = row._mapping
     names = {"fingerprint": "machine", "name": "machine_name", "details": "machine_details"}
     machine = {field: content[column] for field, column in names.items()}
-    run = msgspec.convert({name: content[name] for name in _PLAIN} | {"machine": machine}, Run)
+    read = {name: content[name] for name in _PLAIN} | {"machine": machine}
+    run = msgspec.convert(printable(read), Run)
     time.localtime(run.started)  # which raises where it is no moment
     return run
