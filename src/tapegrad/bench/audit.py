@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from tapegrad.bench import frameworks, guards, units
+from tapegrad.bench import frameworks, guards, preparation, units
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, Fault
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.given import Settings
@@ -112,16 +112,18 @@ def team(contender: Contender, folder: Path, timeout: float = TIMEOUT) -> Proces
 class _Notes:
     """What a measurement of one cell found."""
 
-    def __init__(self) -> None:
+    def __init__(self, phase: str) -> None:
+        self._phase = phase
         self.last: Cell | None = None
         self.blocks = 0
         self.guard = ""
 
     def cell(self, cell: Cell) -> None:
-        self.last = cell
+        if cell.phase == self._phase:
+            self.last = cell
 
     def block(self, block: Block) -> None:
-        self.blocks += 1
+        self.blocks += block.phase == self._phase
 
     def memory(self, memory: Memory) -> None:
         """Nothing to note: an audit does not measure memory."""
@@ -142,7 +144,7 @@ def _trial(
     fault: Fault, guards: Mapping[str, Guard], known: Mapping[str, Worker], folder: Path
 ) -> Outcome:
     """Measure one adapter under a name that tells nothing."""
-    notes = _Notes()
+    notes = _Notes(fault.phase)
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if processors < fault.processors:
         return _outcome(fault, notes, skipped=f"needs {fault.processors} processors")
@@ -156,7 +158,7 @@ def _trial(
     with closing(team(subject, folder, fault.timeout)) as workers:
         Measurement(
             case=fault.case,
-            phases=(fault.phase,),
+            phases=fault.phases,
             teams={subject.name: workers},
             witnesses=known,
             settings=settings,
@@ -183,9 +185,8 @@ def _outcome(fault: Fault, notes: _Notes, skipped: str = "") -> Outcome:
 
 def unseen() -> Iterator[str]:
     """Say what no guard sees, with figures."""
-    remembered, skipped, fed = map(
-        units.seconds, (guards.FRESH_SLACK, guards.SINGLE_SLACK, guards.FEED_SLACK)
-    )
+    slacks = guards.FRESH_SLACK, guards.SINGLE_SLACK, guards.FEED_SLACK, preparation.SLACK
+    remembered, skipped, fed, hidden = map(units.seconds, slacks)
     yield (
         f"Not seen: a worker that tells up to {1 - 1 / guards.FACTOR:.0%} less than its time, or "
         f"up to {1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or lies in fewer than "
@@ -194,6 +195,8 @@ def unseen() -> Iterator[str]:
         f"call takes less than {skipped}; work of less than {fed} an input, or "
         f"{guards.FEED_FACTOR - 1:g} times what loading them takes, that is done when inputs are "
         "taken and whose result is then copied; random results of which "
-        f"{guards.DRAWS} or more were drawn beforehand."
+        f"{guards.DRAWS} or more were drawn beforehand; {hidden} and "
+        f"{preparation.FACTOR - 1:g} times what is told, when graphs are built and compiled; what "
+        "is done where a new graph is handed over."
     )
     yield "An adapter is code: read those of strangers before you believe their times."

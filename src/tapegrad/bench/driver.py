@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -254,7 +254,8 @@ def _same_cases(earlier: Results, cases: list[Case]) -> None:
 
 def select(suite: Suite, options: Options) -> list[Case]:
     """Pick the cases that the options ask for."""
-    for pattern in options.filter:
+    patterns = _patterns(suite, options.filter)
+    for pattern in patterns:
         if not any(_matches(case, pattern) for case in suite.cases):
             known = sorted({case.op for case in suite.cases})
             advice = f"`tapegrad bench list {options.suite}` shows the cases."
@@ -263,23 +264,36 @@ def select(suite: Suite, options: Options) -> list[Case]:
         replace(case, dtype=options.dtype) if options.dtype else case
         for case in suite.cases
         if (not options.sizes or case.size in options.sizes)
-        and (not options.filter or any(_matches(case, pattern) for pattern in options.filter))
+        and (not patterns or any(_matches(case, pattern) for pattern in patterns))
     ]
     if not cases:
-        raise _nothing(suite, options)
+        raise _nothing(suite, options, patterns)
     _expect_memory(cases)
     return list({case.key: case for case in cases}.values())  # two may differ in dtype alone
 
 
-def _nothing(suite: Suite, options: Options) -> UnknownNameError:
+def _patterns(suite: Suite, pieces: Sequence[str]) -> list[str]:
+    """Put together again what a comma within a case's label has parted."""
+    most = 1 + max(case.label.count(",") for case in suite.cases)
+    found, rest = [], list(pieces)
+    while rest:
+        joined = {count: ",".join(rest[:count]) for count in range(min(most, len(rest)), 1, -1)}
+        labels = (n for n, text in joined.items() if any(_matches(c, text) for c in suite.cases))
+        count = next(labels, 1)
+        found.append(",".join(rest[:count]))
+        rest = rest[count:]
+    return found
+
+
+def _nothing(suite: Suite, options: Options, patterns: Sequence[str]) -> UnknownNameError:
     """Complain that no case has the sizes, among those that the patterns match."""
     matching = [
         case
         for case in suite.cases
-        if not options.filter or any(_matches(case, pattern) for pattern in options.filter)
+        if not patterns or any(_matches(case, pattern) for pattern in patterns)
     ]
     known = [size for size in SIZES if any(case.size == size for case in matching)]
-    of = f" that matches {', '.join(options.filter)}" if options.filter else ""
+    of = f" that matches {', '.join(patterns)}" if patterns else ""
     kind = f"case in suite {suite.name}{of} of size"
     return UnknownNameError(kind, ", ".join(options.sizes), known)
 

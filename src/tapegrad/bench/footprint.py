@@ -13,8 +13,8 @@ import numpy as np
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.given import Team
-from tapegrad.bench.guards import InputSet
 from tapegrad.bench.inputs import Arrays
+from tapegrad.bench.oracle import InputSet
 from tapegrad.bench.results import CellKey, Memory
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Case

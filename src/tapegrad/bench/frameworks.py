@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import tapegrad.worker
+from tapegrad.bench import machine
 from tapegrad.bench.errors import BenchError, InstallError, MalformedFileError, UnknownNameError
 
 ADAPTERS_FOLDER = (Path(tapegrad.worker.__file__).parent / "adapters").resolve()
@@ -160,10 +161,12 @@ def absolute(name: str) -> str:
 
 
 def check_threads(number: int) -> None:
-    """Refuse more threads than there are processors."""
-    most = os.cpu_count() or 1
+    """Refuse more threads than there are processors to use."""
+    most = len(machine.usable())
     if not 1 <= number <= most:
-        raise BenchError(f"threads must be from 1 to {most}, not {number}.")
+        raise BenchError(
+            f"threads must be from 1 to {most}, the processors that may be used here, not {number}."
+        )
 
 
 def _parts(name: str) -> tuple[str | None, str | None, str | None, str | None]:
@@ -180,7 +183,7 @@ def _parts(name: str) -> tuple[str | None, str | None, str | None, str | None]:
 def _threads(name: str, text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) > 0):
         raise BenchError(
-            f"{name}: thread count {text!r} is no number from 1 to {os.cpu_count() or 1}. "
+            f"{name}: thread count {text!r} is no number from 1 to {len(machine.usable())}. "
             "Write for example torch@2."
         )
     check_threads(int(text))

@@ -29,7 +29,7 @@ from tapegrad.worker.adapter import (
     named_gradients,
     named_outputs,
 )
-from tapegrad.worker.case import Array, Case
+from tapegrad.worker.case import DTYPES, Array, Case
 from tapegrad.worker.session import Session, load_adapter
 
 Inputs = Mapping[str, Any] | Sequence[Any] | Any
@@ -169,8 +169,12 @@ def _as_numpy(value: Any) -> AnyArray:
 
 def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backward: bool) -> Case:
     floating = [a.dtype for a in arrays.values() if np.issubdtype(a.dtype, np.floating)]
-    if not floating:
-        raise BenchError("measure needs at least one input of float32 or float64.")
+    if not floating or {str(dtype) for dtype in floating} - set(DTYPES):
+        given = ", ".join(f"{name} of {array.dtype}" for name, array in arrays.items())
+        raise BenchError(
+            f"measure needs at least one input of float32 or float64 and none of another floating "
+            f"type, and got {given or 'none'}; convert with `astype`."
+        )
     described = tuple(
         Array(
             name,
@@ -248,8 +252,14 @@ class _NumpyFunction(Adapter):
         feed(arrays, [])
         if not self._backward:
             phases = {"forward": Phase(run)}
-            return Work(phases, feed, lambda _, result: named_outputs([_as_numpy(result)]))
+            return Work(phases, feed, lambda _, result: _outputs(result))
         return Work({"step": Phase(run)}, feed, lambda _, result: _both(case, result), joint=True)
+
+
+def _outputs(result: Any) -> dict[str, AnyArray]:
+    """Read what a function returned: an array or a number, or several in a tuple or list."""
+    several = result if isinstance(result, (tuple, list)) else [result]
+    return named_outputs([_as_numpy(each) for each in several])
 
 
 def _both(case: Case, result: Any) -> dict[str, AnyArray]:
@@ -261,9 +271,7 @@ def _both(case: Case, result: Any) -> dict[str, AnyArray]:
         )
     value, gradients = result
     several = gradients if isinstance(gradients, (list, tuple)) else [gradients]
-    return named_outputs([_as_numpy(value)]) | named_gradients(
-        case.wrt, [_as_numpy(each) for each in several]
-    )
+    return _outputs(value) | named_gradients(case.wrt, [_as_numpy(each) for each in several])
 
 
 @dataclass

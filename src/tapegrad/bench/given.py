@@ -69,3 +69,20 @@ class Done:
     memory: frozenset[CellKey] = frozenset()
     #: Seconds of the longest block of each cell.
     costs: Mapping[CellKey, float] = field(default_factory=dict)
+
+
+@dataclass
+class Kept:
+    """Keeps verdicts for whoever asked for them."""
+
+    cells: dict[CellKey, Cell] = field(default_factory=dict)
+
+    def cell(self, cell: Cell) -> None:
+        """Keep the last one."""
+        self.cells[cell.key] = cell
+
+    def block(self, block: Block) -> None:
+        """Let it go: nothing is timed."""
+
+    def memory(self, memory: Memory) -> None:
+        """Let it go: nothing is measured."""

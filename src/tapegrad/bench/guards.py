@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapegrad.bench import answers, comparison, floors, machine, randomness, units
+from tapegrad.bench import answers, comparison, floors, machine, preparation, randomness, units
 from tapegrad.bench.comparison import Difference
 from tapegrad.bench.inputs import Arrays
-from tapegrad.bench.oracle import Truth
+from tapegrad.bench.oracle import InputSet
 from tapegrad.bench.process import Worker
+from tapegrad.bench.watch import undisturbed
 from tapegrad.worker.case import Case
 
 #: A time is believed if another way to measure it finds at most this multiple of it; once times are
@@ -47,13 +48,10 @@ GPU_LATENCY = 5e-4
 GPU_TRANSFER = 5e8
 #: Seconds for which results of a GPU are read.
 READ_SECONDS = 0.05
-#: Inputs never seen before may cost this multiple (cold caches) plus a slack, and some for each
-#: page of the results: the heap gives pages back when inputs are replaced. Short calls are tried so
-#: often.
+#: Inputs never seen before may cost this multiple (cold caches) plus a slack. Short calls are tried
+#: so often.
 FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-6
-FRESH_PAGE = 1e-6
-PAGE = 4096
 FRESH_TURNS = 25
 #: Taking inputs may cost this multiple of loading them, and of turning images to other layouts,
 #: plus a slack for each: frameworks make tensors in their own way, and some hand them to a thread.
@@ -99,24 +97,6 @@ class Finding:
     error: float | None = None
 
 
-@dataclass(frozen=True)
-class InputSet:
-    """One set of inputs as files, and the right answer for it."""
-
-    arrays: dict[str, str]
-    cotangents: list[str]
-    truth: Truth
-
-    def feed(self, worker: Worker) -> None:
-        """Hand the set to a worker."""
-        worker.ask("feed", arrays=self.arrays, cotangents=self.cotangents)
-
-    def load(self) -> Arrays:
-        """Read the set as a worker does."""
-        files = {Path(file).stem: file for file in (*self.arrays.values(), *self.cotangents)}
-        return {name: np.load(file) for name, file in files.items()}
-
-
 @dataclass
 class Probe:
     """One phase of one contender, as guards look at it."""
@@ -137,6 +117,8 @@ class Probe:
     #: and its seconds as far as they are known.
     has_forward: bool = False
     forward: float | None = None
+    #: Seconds that building and compiling take by their blocks, once there are any.
+    prepared: float | None = None
     #: Seconds of a call in the blocks that were stored, in the median, once there are any.
     stored: float | None = None
     error: float = 0.0
@@ -410,12 +392,11 @@ def fresh(probe: Probe) -> Finding | None:
         return None
     count = min(FRESH_TURNS, _reads(probe))
     read = probe.last_read
-    pages = sum(array.nbytes for array in probe.first.values()) / PAGE
     for _ in range(ATTEMPTS):
         answer = probe.worker.ask("fresh", phase=probe.phase, count=count)
         new = float(answer["fresh"])
         known = min(answer["again"], probe.believed + _cost_of_reading(probe, read))
-        if new <= FRESH_FACTOR * known + FRESH_SLACK + FRESH_PAGE * pages:
+        if new <= FRESH_FACTOR * known + FRESH_SLACK:
             return None
         probe.doubt()
     return Finding(
@@ -427,13 +408,13 @@ def fresh(probe: Probe) -> Finding | None:
 def feeding(probe: Probe) -> Finding | None:
     """Demand that taking inputs costs no more than that, and the forward pass that it may run."""
     first, _ = probe.sets
-    loading = min(_undisturbed(probe, first.load)[1] for _ in range(probe.attempts))
+    loading = min(undisturbed(probe.worker, first.load)[1] for _ in range(probe.attempts))
     count = len(first.arrays) + len(first.cotangents)
     allowed = FEED_FACTOR * loading + FEED_SLACK * count + TURN_FACTOR * _turning(first.load())
     allowed += FACTOR * _forward_pass(probe) + _upload(probe)
     times = []
     for _ in range(ATTEMPTS):
-        net, elapsed = _undisturbed(probe, lambda: first.feed(probe.worker))
+        net, elapsed = undisturbed(probe.worker, lambda: first.feed(probe.worker))
         if elapsed <= allowed:
             return None
         times.append(net)
@@ -493,11 +474,31 @@ def floor(probe: Probe) -> Finding | None:
 def cores(probe: Probe) -> Finding | None:
     """Demand that no more processors are busy than the run allows."""
     if probe.threads >= len(machine.usable()):
+        return None  # there are none to steal
+    reason = too_many(_cores(probe), probe.threads)
+    return Finding("mistrusted", reason) if reason else None
+
+
+def too_many(busy: float, threads: int) -> str | None:
+    """Say that more processors were busy than so many threads need, if that is so."""
+    if busy <= CORES_FACTOR * threads + CORES_SLACK:
         return None
-    busy = _cores(probe)
-    if busy <= CORES_FACTOR * probe.threads + CORES_SLACK:
+    return f"kept {busy:.1f} processors busy, {threads} allowed"
+
+
+def preparing(probe: Probe) -> Finding | None:
+    """Demand that building and compiling a new graph takes no more than is told."""
+    if probe.prepared is None or not preparation.is_new(probe.case):
         return None
-    return Finding("mistrusted", f"kept {busy:.1f} processors busy, {probe.threads} allowed")
+    told = probe.prepared + probe.believed
+
+    def first_results(other: Case) -> None:
+        probe.worker.ask("prepare", case=other.as_dict(), arrays=probe.sets[0].arrays)
+        probe.sets[0].feed(probe.worker)
+        probe.results("other")
+
+    reason = preparation.doubt(probe.worker, probe.case, told, first_results)
+    return Finding("mistrusted", reason) if reason else None
 
 
 #: Guards that look once more when the times are taken.
@@ -517,6 +518,7 @@ GUARDS: Mapping[str, Guard] = {
     "feeding": feeding,
     "floor": floor,
     "cores": cores,
+    "preparing": preparing,
 }
 
 
@@ -574,8 +576,8 @@ def _cores(probe: Probe) -> float:
 
 def _loop(probe: Probe, calls: int) -> tuple[float, float]:
     """Time a loop from outside, without and with what was waited for a processor."""
-    return _undisturbed(
-        probe,
+    return undisturbed(
+        probe.worker,
         lambda: probe.worker.ask("repeat", phase=probe.phase, calls=calls, folder=None),
     )
 
@@ -583,12 +585,3 @@ def _loop(probe: Probe, calls: int) -> tuple[float, float]:
 def _same(left: NDArray[Any], right: NDArray[Any]) -> bool:
     alike = left.shape == right.shape and bool(left.size)
     return alike and np.array_equal(left, right, equal_nan=True)
-
-
-def _undisturbed(probe: Probe, action: Callable[[], object]) -> tuple[float, float]:
-    """Time an action, without and with what worker and driver waited for a processor."""
-    before, start = probe.worker.waited() + machine.waited(), time.perf_counter()
-    action()
-    elapsed = time.perf_counter() - start
-    waited = probe.worker.waited() + machine.waited() - before
-    return max(0.0, elapsed - waited), elapsed

@@ -53,6 +53,29 @@ def save(arrays: Arrays, folder: Path) -> dict[str, str]:
     return {name: str(path) for name, path in paths.items()}
 
 
+def nudged(arrays: Arrays) -> Arrays:
+    """Make inputs near a user's own: other values, but as valid."""
+    rng = np.random.default_rng(0)
+    return {
+        name: (array + 0.01 * _scale(array) * rng.random(array.shape)).astype(array.dtype)
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for name, array in arrays.items()
+    }
+
+
+def turned(arrays: Arrays) -> Arrays:
+    """Make inputs of the same values in another order."""
+    return {name: np.flip(array).copy() for name, array in arrays.items()}
+
+
+def _scale(array: NDArray[Any]) -> float:
+    """Return the typical size of an array's elements, one where they are all zero."""
+    finite = array[np.isfinite(array)]
+    size = float(np.sqrt(np.mean(np.square(finite, dtype=np.float64)))) if finite.size else 0.0
+    return size or 1.0
+
+
 def _draw(array: Array, dtype: str, rng: np.random.Generator) -> NDArray[Any]:
     match array.kind:
         case "normal":

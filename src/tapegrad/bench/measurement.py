@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,16 +12,22 @@ from typing import Any
 
 import numpy as np
 from msgspec import structs
-from numpy.typing import NDArray
 
 from tapegrad.bench import footprint, guards, inputs, machine, scratch
 from tapegrad.bench.errors import WorkerError
-from tapegrad.bench.given import Done, Settings, Sink, Team
-from tapegrad.bench.guards import Finding, InputSet, Probe
+from tapegrad.bench.given import Done, Kept, Settings, Sink, Team
+from tapegrad.bench.guards import Finding, Probe
 from tapegrad.bench.inputs import Arrays
-from tapegrad.bench.oracle import DisagreementError, NoTruthError, Truth, find_truth
+from tapegrad.bench.oracle import (
+    DisagreementError,
+    InputSet,
+    NoTruthError,
+    Truth,
+    find_truth,
+)
+from tapegrad.bench.preparation import PREPARATION
 from tapegrad.bench.process import Worker
-from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey, Memory
+from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey
 from tapegrad.bench.watch import Watch, disagreement
 from tapegrad.worker.case import Case
 
@@ -37,12 +43,12 @@ PREPARES = (
     "does something before the clock starts: it has a setup; let the phase itself do all of it, or "
     "offer only `step` and say that the work is joint"
 )
+#: Work on scalar graphs that meets a new graph in each call, which is handed over before it.
+PREPARED = ("churn",)
 #: Said of a cell whose times nobody has looked back on.
 NOT_YET = "the run ended before its times were looked back on; --resume does that"
 #: Phases without gradients.
 OUTPUT_ONLY = ("forward", "inference")
-#: Phases whose results nobody sees: they are as right as what `step` does with them.
-PREPARATION = ("build", "compile")
 
 
 @dataclass
@@ -68,6 +74,8 @@ class Measurement:
     #: by our clock, at least; units of work in a call.
     _claims: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
     _doubts: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
+    #: Processors that each block of a cell kept busy.
+    _busy: dict[CellKey, list[float]] = field(default_factory=dict, init=False)
     _units: dict[CellKey, int] = field(default_factory=dict, init=False)
     #: Seconds of a forward pass that was found right, of each contender.
     _forward: dict[str, float] = field(default_factory=dict, init=False)
@@ -116,7 +124,7 @@ class Measurement:
         stand_in = self.case.stand_in
         if stand_in is None:
             return
-        found = _Kept()
+        found = Kept()
         settings = replace(self.settings, rounds=0, memory=False)
         phases = tuple(phase for phase in self.phases if phase not in PREPARATION)
         folder = self.folder / "stand-in"
@@ -134,6 +142,9 @@ class Measurement:
 
     def _doubt(self, key: CellKey, reason: NoTruthError) -> None:
         """Conclude without a truth: of those who disagree, at least one is wrong."""
+        if (failure := reason.failures.get(key.framework)) is not None:
+            self._conclude(key, failure.kind, str(failure))
+            return
         doubtful = reason.names if isinstance(reason, DisagreementError) else ()
         verdict = "wrong" if key.framework in doubtful else "mistrusted"
         self._conclude(key, verdict, str(reason))
@@ -155,25 +166,37 @@ class Measurement:
 
     def _input_sets(self, given: Arrays | None) -> tuple[InputSet, InputSet]:
         """Make two sets of inputs with the right results for both; one, where it is large."""
-        seed = self.settings.seed
-        sets = [given or inputs.make_inputs(self.case, seed)]
-        if not self._large:
-            sets.append(_nudged(given) if given else inputs.make_inputs(self.case, seed + 1))
-        types = self._truthful_types(given is not None)
-        # What is right lies where no contender is told of, and is gone before one has the case.
-        with scratch.folder() as hidden:
-            truths = find_truth(self.case, sets, self.witnesses, hidden, seed, types)
+        if given is None:
+            seeds = [self.settings.seed + index for index in range(1 if self._large else 2)]
+            sets = [inputs.make_inputs(self.case, seed) for seed in seeds]
+            truths = self._truths(sets, ("float64",))
+        else:
+            sets, truths = self._around(given)
         saved = [
             self._saved(arrays, truth, index)
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
         ]
         return saved[0], saved[-1]
 
-    def _truthful_types(self, users_own: bool) -> tuple[str, ...]:
-        """Name the types in which the truth is looked for, the best first."""
-        if self._large:
-            return (self.case.dtype,)
-        return ("float64", self.case.dtype) if users_own else ("float64",)
+    def _around(self, given: Arrays) -> tuple[list[Arrays], list[Truth]]:
+        """Return a user's inputs with others that give other results, and what is right at both."""
+        types = "float64", self.case.dtype
+        sets = [given, inputs.nudged(given)]
+        truths = self._truths(sets, types)
+        if _share_a_result(*truths):  # such as an index, which a small change does not change
+            with suppress(NoTruthError):  # functions that need an order, or a structure
+                turned = [given, inputs.turned(sets[1])]
+                return turned, self._truths(turned, types)
+        return sets, truths
+
+    def _truths(self, sets: list[Arrays], types: Sequence[str]) -> list[Truth]:
+        """Ask for what is right, in the first of the types in which anybody can tell.
+
+        It lies where no contender is told of, and is gone before one has the case.
+        """
+        chosen = [self.case.dtype] if self._large else types
+        with scratch.folder() as hidden:
+            return find_truth(self.case, sets, self.witnesses, hidden, self.settings.seed, chosen)
 
     @property
     def _large(self) -> bool:
@@ -238,7 +261,7 @@ class Measurement:
         if phase in PREPARATION:
             self._follow_step(key, offer)
             return
-        if phase not in offer["looped"] and not self._scalar_graph:
+        if phase not in offer["looped"] and self.case.op not in PREPARED:
             self._conclude(key, "mistrusted", PREPARES)
             return
         truth = self._sets[0].truth
@@ -440,6 +463,7 @@ class Measurement:
             reason = f"counts one call as {block.units:,} units of work, not {known:,}"
             self._give_up(key, block.process, WorkerError("mistrusted", reason))
             return
+        self._busy.setdefault(key, []).append(block.cores)
         seconds = float(np.median(block.samples)) * block.units
         self._claims.setdefault(key, []).append(seconds)
         if store:
@@ -447,10 +471,8 @@ class Measurement:
 
     def _look_back(self, processes: Iterable[int]) -> None:
         """Check results once more: what was right before the clock ran must be right after it."""
-        if not {"values", "timed result"} <= self.settings.guards.keys():
-            return
         for key in self._looked_back_on():
-            reason = self._against_our_clock(key)
+            reason = self._against_our_clock(key) or self._beyond_its_threads(key)
             if reason is not None:
                 self._conclude(key, "mistrusted", reason)
                 continue
@@ -458,6 +480,8 @@ class Measurement:
             for process in there:
                 if self._cells[key].timed:
                     self._look_again(key, process, last=process == there[-1])
+        for name, process in dict(sorted(self._prepared)).items():
+            self._have_another_prepared(name, process)
 
     def _looked_back_on(self) -> list[CellKey]:
         """Return the cells with results that were timed, now or before the run was interrupted."""
@@ -471,11 +495,19 @@ class Measurement:
             return None
         return disagreement(self._doubts.get(key, []))
 
+    def _beyond_its_threads(self, key: CellKey) -> str | None:
+        """Hold the processors that were busy in most blocks against those allowed."""
+        threads, busy = self.teams[key.framework].threads, self._busy.get(key, [])
+        asked = "cores" in self.settings.guards and self.settings.device == "cpu"
+        if not asked or not busy or threads >= len(machine.usable()):
+            return None
+        return guards.too_many(float(np.median(busy)), threads)
+
     def _look_again(self, key: CellKey, process: int, *, last: bool) -> None:
         """Look at results of every process, and at more in the last."""
         try:
             probe = self._probe(key, self.teams[key.framework].worker(process))
-            finding = guards.values(probe)
+            finding = guards.values(probe) if "timed result" in self.settings.guards else None
             if finding is None and last:
                 finding = self._still_depends(probe)
             if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
@@ -490,6 +522,28 @@ class Measurement:
         if finding is not None:
             reason = f"after its times were taken {finding.reason}"
             self._conclude(key, "mistrusted", reason, finding.error)
+
+    def _have_another_prepared(self, name: str, process: int) -> None:
+        """Hold what building and compiling take by their blocks against a graph that is new."""
+        told = {
+            key: float(np.median(claims))
+            for key, claims in self._claims.items()
+            if key.framework == name and key.phase in PREPARATION and self._cells[key].timed
+        }
+        guard = self.settings.guards.get("preparing")
+        if guard is None or not told:
+            return
+        step = CellKey(self.case.key, name, "step")
+        try:
+            probe = self._probe(step, self.teams[name].worker(process))
+            probe.prepared = sum(told.values())
+            finding = guard(probe)
+        except WorkerError as error:
+            finding = Finding(error.kind, f"on a graph never seen before: {error}")
+        self._prepared.discard((name, process))  # it holds the other graph
+        if finding is not None:
+            for key in told:
+                self._conclude(key, finding.verdict, finding.reason)
 
     def _still_in_time(self, probe: Probe) -> Finding | None:
         """Ask whether times are still what they were: once for each cell."""
@@ -537,35 +591,6 @@ class Measurement:
         )
 
 
-@dataclass
-class _Kept:
-    """Keeps verdicts for whoever asked for them."""
-
-    cells: dict[CellKey, Cell] = field(default_factory=dict)
-
-    def cell(self, cell: Cell) -> None:
-        self.cells[cell.key] = cell
-
-    def block(self, block: Block) -> None:
-        """Let it go: nothing is timed."""
-
-    def memory(self, memory: Memory) -> None:
-        """Let it go: nothing is measured."""
-
-
-def _nudged(arrays: Arrays) -> Arrays:
-    """Make inputs near a user's own: other values, but as valid."""
-    rng = np.random.default_rng(0)
-    return {
-        name: (array + 0.01 * _scale(array) * rng.random(array.shape)).astype(array.dtype)
-        if np.issubdtype(array.dtype, np.floating)
-        else array
-        for name, array in arrays.items()
-    }
-
-
-def _scale(array: NDArray[Any]) -> float:
-    """Return the typical size of an array's elements, one where they are all zero."""
-    finite = array[np.isfinite(array)]
-    size = float(np.sqrt(np.mean(np.square(finite, dtype=np.float64)))) if finite.size else 0.0
-    return size or 1.0
+def _share_a_result(first: Truth, second: Truth) -> bool:
+    """Tell whether one of the right results is the same at two sets of inputs."""
+    return any(np.array_equal(first.arrays[name], second.arrays[name]) for name in first.arrays)

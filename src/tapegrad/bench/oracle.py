@@ -48,7 +48,11 @@ KEPT = 1 << 23
 
 
 class NoTruthError(Exception):
-    """No witness can do the case."""
+    """No witness can do the case; `failures` tells how each failed."""
+
+    def __init__(self, message: str, failures: Mapping[str, WorkerError] | None = None) -> None:
+        super().__init__(message)
+        self.failures = dict(failures or {})
 
 
 class DisagreementError(NoTruthError):
@@ -92,6 +96,24 @@ class Truth:
         return {name: array for name, array in self.arrays.items() if name.startswith(wanted)}
 
 
+@dataclass(frozen=True)
+class InputSet:
+    """One set of inputs as files, and the right answer for it."""
+
+    arrays: dict[str, str]
+    cotangents: list[str]
+    truth: Truth
+
+    def feed(self, worker: Worker) -> None:
+        """Hand the set to a worker."""
+        worker.ask("feed", arrays=self.arrays, cotangents=self.cotangents)
+
+    def load(self) -> Arrays:
+        """Read the set as a worker does."""
+        files = {Path(file).stem: file for file in (*self.arrays.values(), *self.cotangents)}
+        return {name: np.load(file) for name, file in files.items()}
+
+
 def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs, by whom
     case: Case,
     sets: Sequence[Arrays],
@@ -105,13 +127,13 @@ def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs,
     `types` are those in which they compute, the best first: the next one is tried where nobody
     can do it in the one before.
     """
-    failures: dict[str, str] = {}
+    failures: dict[str, WorkerError] = {}
     for dtype in dict.fromkeys(types):
         court = _Court(case, replace(case, dtype=dtype), sets, folder, seed, failures)
         if truths := court.truths(witnesses):
             return [_weighed(truth, witnesses) for truth in truths]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
-    raise NoTruthError(f"no witness can do this case ({reasons})")
+    raise NoTruthError(f"no witness can do this case ({reasons})", failures)
 
 
 def _weighed(truth: Truth, witnesses: Mapping[str, Worker]) -> Truth:
@@ -131,7 +153,7 @@ class _Court:
     sets: Sequence[Arrays]
     folder: Path
     seed: int
-    failures: dict[str, str]
+    failures: dict[str, WorkerError]
 
     def truths(self, witnesses: Mapping[str, Worker]) -> list[Truth]:
         """Return what the first witnesses say, or a third where they disagree; none: nothing."""
@@ -179,7 +201,7 @@ class _Court:
                 )
             except _WitnessFailedError as failure:
                 del willing[failure.name]
-                self.failures[failure.name] = str(failure)
+                self.failures[failure.name] = WorkerError("failed", str(failure))
             else:
                 return truths
             finally:
@@ -275,7 +297,7 @@ def _prepare(
     arrays: Arrays,
     witnesses: Mapping[str, Worker],
     folder: Path,
-    failures: dict[str, str],
+    failures: dict[str, WorkerError],
 ) -> list[_Witness]:
     """Find those that can do the case; two are enough if one has the gradients asked for."""
     paths = inputs.save(_typed(arrays, case.dtype), folder / "witness")
@@ -284,10 +306,10 @@ def _prepare(
         try:
             answer = worker.ask("prepare", case=case.as_dict(), arrays=paths)
         except WorkerError as error:
-            failures[name] = str(error)
+            failures[name] = error
             continue
         if not set(OUTPUT_PHASES) & set(answer["phases"]):
-            failures[name] = "it offers no phase with outputs"
+            failures[name] = WorkerError("unsupported", "it offers no phase with outputs")
             continue
         ready.append(_Witness(name, worker, answer["phases"], case.dtype))
         if len(ready) >= 2 and (not case.wrt or any(each.differentiates for each in ready)):

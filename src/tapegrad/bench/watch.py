@@ -1,13 +1,14 @@
-"""The driver's own clock on blocks: whether they took no longer than they tell."""
+"""The driver's own clock on workers: whether they took no longer than they tell."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
+from tapegrad.bench import machine
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block
 
@@ -55,3 +56,12 @@ def disagreement(doubts: Sequence[float]) -> str | None:
     if found <= BLOCK_FACTOR:
         return None
     return f"its blocks take {found:.3g} times as long by the driver's clock as they tell"
+
+
+def undisturbed(worker: Worker, action: Callable[[], object]) -> tuple[float, float]:
+    """Time an action, without and with what worker and driver waited for a processor."""
+    before, start = worker.waited() + machine.waited(), time.perf_counter()
+    action()
+    elapsed = time.perf_counter() - start
+    waited = worker.waited() + machine.waited() - before
+    return max(0.0, elapsed - waited), elapsed

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 #: Calls that `read` times one by one, at most.
 SINGLE_CALLS = 40
+#: By so many factors, over and over, inputs are changed: a prime, so that no two rows are alike.
+FACTORS = 4093
 #: Calls by which `memory` reaches a steady state.
 MEMORY_CALLS = 3
 
@@ -60,7 +62,7 @@ class Session:
         self._work: Work | None = None
         self._inputs: dict[str, AnyArray] = {}
         self._cotangents: list[AnyArray] = []
-        #: Sets of inputs made by `fresh` for this case: no two are alike.
+        #: Sets of inputs made by `fresh`: no two are alike.
         self._changes = 0
         self._controls = Controls()
         self._idle: int | None = None
@@ -92,7 +94,6 @@ class Session:
     def do_prepare(self, case: dict[str, Any], arrays: dict[str, str]) -> dict[str, Any]:
         """Make a case ready."""
         self._work = None
-        self._changes = 0  # values that grow from case to case would leave what an operator takes
         self._case = Case.from_dict(case)
         self._inputs = {name: np.load(path) for name, path in arrays.items()}
         self._cotangents = []
@@ -119,7 +120,7 @@ class Session:
         part = self._phase(phase)
         if part.setup is not None:
             part.setup()
-        return {"arrays": self._save(phase, part.call(), Path(folder)), "units": part.units}
+        return {"arrays": self._save(phase, part.call(), Path(folder))}
 
     def do_time(self, phase: str, seconds: float, cold: bool = False) -> dict[str, Any]:
         """Measure one block."""
@@ -300,9 +301,10 @@ def _save(arrays: Mapping[str, AnyArray], folder: Path) -> dict[str, str]:
 
 
 def _changed(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
-    """Make inputs that differ a little from all before; integers are rolled."""
+    """Make inputs near those given, each element off by its own part; integers are rolled."""
+    factors = np.random.default_rng(index).uniform(0.99, 1.01, FACTORS)
     return {
-        name: array * array.dtype.type(1 + 1e-3 * index)
+        name: array * np.resize(factors.astype(array.dtype), array.shape)
         if np.issubdtype(array.dtype, np.floating)
         else np.roll(array, index)
         for name, array in inputs.items()

@@ -5,11 +5,12 @@ Nothing recognises them: an audit runs them under other names, and guards see va
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tapegrad.bench import frameworks
 from tapegrad.bench.frameworks import Contender
+from tapegrad.bench.preparation import PREPARATION
 from tapegrad.bench.results import TIMED
 from tapegrad.worker.case import Array, Case
 from tapegrad.worker.graphs import n_inputs
@@ -99,6 +100,11 @@ class Fault:
         return next(each for each in found if each.name == self.name)
 
     @property
+    def phases(self) -> tuple[str, ...]:
+        """Return what is measured: its phase, and the step that one without results prepares."""
+        return (self.phase, "step") if self.phase in PREPARATION else (self.phase,)
+
+    @property
     def honest(self) -> bool:
         """Whether nothing is wrong with it."""
         return self.verdicts == TIMED
@@ -166,6 +172,21 @@ FAULTS = (
         "counting",
         phase="step",
         case=GRAPH,
+    ),
+    Fault(
+        "evaluates early",
+        "evaluates a graph before the clock starts",
+        "preparations",
+        phase="step",
+        case=GRAPH,
+    ),
+    Fault(
+        "builds later",
+        "tells that building takes no time, and does it before the first step",
+        "preparations",
+        "preparing",
+        phase="build",
+        case=replace(GRAPH, phases=("build", "step")),
     ),
     Fault("draws in order", "returns sorted random numbers", "draws", "chance", case=DRAW),
     Fault(

@@ -19,7 +19,7 @@ import msgspec
 
 from tapegrad.bench import changepoints, frameworks, suites
 from tapegrad.bench.changepoints import SHORTEST, Change
-from tapegrad.bench.driver import Listener, run
+from tapegrad.bench.driver import Listener, Options, run
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions.changes import (
     BAD,
@@ -40,7 +40,7 @@ from tapegrad.bench.suite import Suite
 #: Nights that make the baseline.
 NIGHTS = 5
 #: Options that choose what is measured; a confirmation chooses for itself.
-CHOICES = ("filter", "sizes", "phases", "frameworks", "dtype")
+CHOICES = ("filter", "shape", "attr", "cases", "sizes", "phases", "frameworks", "dtype")
 #: Said where what alarmed was not measured again to the end.
 CUT_OFF = (
     "Interrupted while alarms were measured again: those not confirmed are open. "
@@ -297,7 +297,7 @@ def _choices(
 ) -> Iterator[tuple[Suite, dict[str, Any]]]:
     """Yield runs of only what alarmed, under a suite name of its own, with their options."""
     cases = tonight.case_by_key()
-    asked = options.get("frameworks") or suite.frameworks
+    asked = Options.read({"suite": suite.name, **options}).frameworks or suite.frameworks
     paths = {frameworks.find(name).name: name for name in asked}
     rest = {name: value for name, value in options.items() if name not in CHOICES}
     for pair in dict.fromkeys((each.framework, each.phase) for each in suspects):
