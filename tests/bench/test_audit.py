@@ -70,6 +70,8 @@ def test_every_guard_has_a_fault_of_its_own() -> None:
 @pytest.mark.parametrize("guard", GUARDS)
 def test_without_its_guard_a_fault_passes_unnoticed(guard: str) -> None:
     faults = [each for each in FAULTS if each.guard == guard and each.processors <= PROCESSORS]
+    if not faults:
+        pytest.skip("its fault needs more processors")
     others = {name: each for name, each in GUARDS.items() if name != guard}
     for outcome in audit.audit(faults=faults, guards=others).outcomes:
         assert outcome.verdict in TIMED, outcome

@@ -17,6 +17,8 @@ import psutil
 import pytest
 
 from tapegrad import bench
+from tapegrad.bench import suites
+from tapegrad.bench.driver import Options, select
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
 from tapegrad.bench.faults import FOLDER, PRODUCT
 from tapegrad.bench.report import report_text
@@ -433,3 +435,15 @@ def test_malformed_adapters_are_refused(
 
 def test_errors_are_errors_of_the_bench() -> None:
     assert issubclass(UnknownNameError, BenchError) and issubclass(MalformedFileError, BenchError)
+
+
+def test_a_case_is_found_by_its_label_though_that_has_commas() -> None:
+    einsum = "einsum 4x8x16 4x8x16 equation=bmk,bnk->bmn"
+    names = f"tanh,{einsum},s[iou]n"
+    asked = Options.read({"suite": "operators", "filter": names, "sizes": "small"})
+    cases = select(suites.find("operators"), asked)
+    found = {case.op if case.op != "einsum" else case.label for case in cases}
+    assert found == {"tanh", einsum, "sin"}
+    unknown = Options.read({"suite": "operators", "filter": "einsum 4x8 equation=bmk"})
+    with pytest.raises(BenchError, match="equation=bmk"):
+        select(suites.find("operators"), unknown)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,6 +115,35 @@ def test_a_function_that_exits_is_failed() -> None:
     assert result.verdict("leaves") == "failed" and result.verdict("mine") == "unconfirmed"
 
 
+def test_where_all_raise_each_is_failed_with_its_own_reason() -> None:
+    def first(x: Floats) -> Floats:
+        raise ValueError("this one")
+
+    def second(x: Floats) -> Floats:
+        raise ValueError("the other")
+
+    found = bench.measure({"first": first, "second": second}, X, rounds=2).results.cells
+    assert [(cell.verdict, cell.reason) for cell in found] == [
+        ("failed", "ValueError: this one"),
+        ("failed", "ValueError: the other"),
+    ]
+
+
+@pytest.mark.parametrize("discrete", [np.argmax, np.argsort, np.round, np.sign])
+def test_results_that_a_small_change_does_not_change_are_measured(discrete: Any) -> None:
+    x = np.random.default_rng(0).standard_normal((8, 8))
+    result = bench.measure({"a": discrete, "b": discrete}, x, rounds=2)
+    assert result.verdict("a") == result.verdict("b") == "checked"
+
+
+def test_a_function_may_have_several_outputs() -> None:
+    first = {"a": lambda x: (x + 1, x.sum()), "b": lambda x: [1 + x, np.sum(x)]}
+    result = bench.measure(first, X, rounds=2)
+    assert result.verdict("a") == result.verdict("b") == "checked"
+    result = bench.measure(first | {"c": lambda x: (x + 1, x.sum() + 1e-3)}, X, rounds=2)
+    assert "output1" in next(c.reason for c in result.results.cells if c.framework == "c")
+
+
 @pytest.mark.parametrize("value", [np.full(3, np.nan), np.full(3, np.inf), np.empty(0)])
 def test_functions_that_compute_nothing_get_no_time(value: Floats) -> None:
     result = bench.measure({"a": lambda x: value + 0, "b": lambda x: value * 1}, X)
@@ -128,7 +158,12 @@ def test_a_result_that_is_partly_no_number_must_depend_on_the_input() -> None:
 
 @pytest.mark.parametrize(
     ("contenders", "inputs", "message"),
-    [({}, X, "at least one function"), ({"f": fast}, np.arange(3), "float32 or float64")],
+    [
+        ({}, X, "at least one function"),
+        ({"f": fast}, np.arange(3), "float32 or float64"),
+        ({"f": fast}, X.astype(np.longdouble), "none of another floating type"),
+        ({"f": fast}, [X, X.astype(np.float16)], "x1 of float16"),
+    ],
 )
 def test_wrong_use(contenders: dict[str, object], inputs: object, message: str) -> None:
     with pytest.raises(bench.BenchError, match=message):

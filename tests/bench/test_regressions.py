@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from tapegrad.bench.errors import BenchError
 from tapegrad.bench.guards import GUARDS
 from tapegrad.bench.regressions import Nightly, compare, nightly
 from tapegrad.bench.regressions.changes import changes
-from tapegrad.bench.regressions.nights import _again, _earlier, _History
+from tapegrad.bench.regressions.nights import _again, _choices, _earlier, _History
 from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
 from tapegrad.bench.statistics import FEWEST
 from tapegrad.bench.store import Store, open_store
@@ -117,7 +118,7 @@ def _night(store: Store, folder: Path, version: dict[str, float]) -> Nightly:
     file = folder / "paced.py"
     file.write_text(PACED)
     file.with_suffix(".json").write_text(json.dumps(version))
-    return nightly(store, NETWORK, frameworks=[str(file)], block=0.002)
+    return nightly(store, NETWORK, frameworks=str(file), block=0.002)
 
 
 def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
@@ -171,6 +172,21 @@ def test_ten_and_thirty_percent_are_told_from_recorded_times(store: Store, seed:
     assert verdicts["softmax"] == "regressed"
     assert verdicts["conv2d"] == "improved"
     assert verdicts["network"] in {"same", "undecided"}
+
+
+def test_a_confirmation_leaves_out_what_chose_the_cases_of_the_night(store: Store) -> None:
+    _recorded(store, "monday", OLD | {"network": 1e-3}, 0)
+    _recorded(store, "tuesday", NEW | {"network": 1e-3}, 1)
+    tonight = store.load("tuesday")
+    tonight.run.options["suite"] = "operators"
+    found = compare(store, "monday", "tuesday")
+    options = {"frameworks": "numpy", "shape": ["x=16x64"], "attr": "dim=0", "rounds": 4}
+    [(suite, chosen)] = _choices(NETWORK, found.regressions, tonight, options)
+    assert [case.op for case in suite.cases] == ["softmax"]
+    label = f"softmax 16x64 dim={glob.escape('-1')}"
+    assert chosen == {
+        "rounds": 4, "frameworks": ["numpy"], "phases": ["forward"], "filter": [label]
+    }  # fmt: skip
 
 
 class _CtrlC(Listener):

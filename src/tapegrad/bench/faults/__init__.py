@@ -39,6 +39,8 @@ SORTING = _sort(1 << 16)
 #: The same, of some tens of microseconds, and so long that most calls are made in blocks.
 SHORT_SORTING = _sort(1 << 12)
 FREQUENT_SORTING = _sort(1 << 13)
+#: About as long, with a result of a megabyte.
+ROWS = Case("operator", "softmax", (Array("x", (256, 1024), grad=False),), {"dim": -1})
 #: So little work that taking the inputs hides it.
 PAIRS = Case("operator", "mul", tuple(Array(name, (1024, 1024)) for name in ("x", "y")))
 #: Much work on few numbers.
@@ -253,6 +255,20 @@ FAULTS = (
         "memories",
         "fresh",
         case=SHORT_SORTING,
+    ),
+    Fault(
+        "remembers inputs",
+        "the same, with a result of a megabyte",
+        "memories",
+        "fresh",
+        case=ROWS,
+    ),
+    Fault(
+        "remembers up to a factor",
+        "computes once for inputs that are multiples",
+        "memories",
+        "fresh",
+        case=SORTING,
     ),
     Fault(
         "remembers content",

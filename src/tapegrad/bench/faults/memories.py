@@ -17,6 +17,7 @@ ADAPTERS = {
     "old weights": "OldWeights",
     "remembers inputs": "RemembersInputs",
     "remembers content": "RemembersContent",
+    "remembers up to a factor": "RemembersUpToAFactor",
     "remembers the third": "RemembersTheThird",
     "remembers later": "RemembersLater",
     "computes now and then": "ComputesNowAndThen",
@@ -185,8 +186,12 @@ class _RemembersContent(Operation):
         super().__init__(*arguments)
         self._answers: dict[bytes, Any] = {}
 
+    def look(self, array: AnyArray) -> AnyArray:
+        """Return what inputs are known by."""
+        return array.ravel()[::997]
+
     def forward(self) -> Any:
-        key = b"".join(array.ravel()[::997].tobytes() for array in self.inputs)
+        key = b"".join(self.look(array).tobytes() for array in self.inputs)
         if key not in self._answers:
             self._answers[key] = super().forward()
         return self._answers[key]
@@ -196,3 +201,17 @@ class RemembersContent(Honest):
     """Computes once for all inputs that look alike."""
 
     make = _RemembersContent
+
+
+class _RemembersUpToAFactor(_RemembersContent):
+    """Knows inputs by how large some of their numbers are beside the first."""
+
+    def look(self, array: AnyArray) -> AnyArray:
+        some: AnyArray = super().look(array)
+        return np.round(some / some[0], 3)
+
+
+class RemembersUpToAFactor(Honest):
+    """Computes once for all inputs that are multiples of one another."""
+
+    make = _RemembersUpToAFactor
