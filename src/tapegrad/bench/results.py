@@ -171,6 +171,11 @@ class Results(msgspec.Struct, dict=True):
     blocks: list[Block] = []
     memory: list[Memory] = []
 
+    def __str__(self) -> str:
+        from tapegrad.bench.report import table_text
+
+        return table_text(self)
+
     def case_by_key(self) -> dict[str, Case]:
         """Return the cases of the run in their order."""
         found = [Case.from_dict(content) for content in self.cases]

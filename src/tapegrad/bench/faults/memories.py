@@ -208,7 +208,8 @@ class _RemembersUpToAFactor(_RemembersContent):
 
     def look(self, array: AnyArray) -> AnyArray:
         some: AnyArray = super().look(array)
-        return np.round(some / some[0], 3)
+        rounded: AnyArray = np.round(some / some[0], 3)
+        return rounded
 
 
 class RemembersUpToAFactor(Honest):

@@ -223,7 +223,8 @@ def _assumption(processes: int) -> Iterator[str]:
         "assume that their distance shows it. Where it is 4 %, they claim a difference between "
         "equals in 9 % of the comparisons in place of 5 %.",
     }
-    yield f"{assumed[processes]} Measure with --processes {statistics.FEWEST} or more."
+    advice = f"`tapegrad bench run` measures with --processes {statistics.FEWEST} or more."
+    yield f"{assumed[processes]} {advice}"
 
 
 def _counted(noun: str, counts: Iterable[int]) -> str:

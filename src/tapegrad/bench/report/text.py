@@ -44,7 +44,7 @@ def time_entry(figure: Figure) -> Entry:
 
 def ratio_entry(figure: Figure, reference: str) -> Entry:
     """Write how a framework compares with the reference."""
-    if figure.framework == reference:
+    if figure.framework == reference and figure.time is not None:
         return REFERENCE
     if figure.ratio is None:
         return Entry(NO_RATIO, "muted")

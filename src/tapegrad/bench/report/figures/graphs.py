@@ -38,7 +38,7 @@ def _row(
     build, compiling, run = (
         found.figure(CellKey(key, name, phase), reference) for phase in ("build", "compile", "step")
     )
-    if run.time is not None:
+    if run.verdict != "unsupported":
         build, compiling = _or_none(build), _or_none(compiling)
     return GraphRow(
         framework=name,
@@ -54,7 +54,7 @@ def _row(
 
 
 def _or_none(figure: Figure) -> Figure:
-    """Say `none` of a phase that a contender does without, though it runs."""
+    """Say `none` of a phase that a contender does without, though it has graphs."""
     if figure.verdict != "unsupported":
         return figure
     return Figure(figure.framework, NONE, "nothing to do in this phase")

@@ -15,11 +15,17 @@ class Published(msgspec.Struct, frozen=True):
 
 #: Where they come from and on what they were measured.
 SOURCE = "published (M1, 2023)"
-SOURCE_NOTE = (
-    f"{SOURCE}: A. Rogozhnikov, “Fastest autograd in the west”, on an M1 laptop. “est.” is the "
-    "author's own extrapolation. Another machine and another target (the last node): beside ours "
-    "for orientation, no ratio is made of them."
-)
+
+
+def note_on(target: str) -> str:
+    """Say what the figures are of, beside ours of a target."""
+    other = "" if target == "last" else " and another target (the last node)"
+    return (
+        f"{SOURCE}: A. Rogozhnikov, “Fastest autograd in the west”, on an M1 laptop. “est.” is the "
+        f"author's own extrapolation. Another machine{other}: beside ours for orientation, no "
+        "ratio is made of them."
+    )
+
 
 _CHAIN = {
     "torch": Published(1130, "est."),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tapegrad.bench.report.figures import FusedRow
+from tapegrad.bench.report.figures import NOT_MEASURED, FusedRow
 from tapegrad.bench.report.table import Column, Entry, Line, Table
 from tapegrad.bench.report.text import NO_RATIO, ratio_text, time_entry
 
@@ -13,6 +13,11 @@ NOTES = (
     "the parts are called one after the other. compiled: what is fused is the compiler's choice. "
     "The parts were measured at other moments, so the interval of the ratio "
     "also covers what the machine did meanwhile, as the control kernels show it.",
+)
+#: Said where a part was not among the cases.
+LEFT_OUT = (
+    "not measured: --filter chose the fused operator without its parts; name them too, as in "
+    "add_relu,add,relu, or let -v show the whole command of a row."
 )
 
 
@@ -33,7 +38,9 @@ def table(rows: list[FusedRow]) -> Table:
         for index, row in enumerate(rows)
     ]
     lines = (_line(row, last) for row, last in zip(rows, ends, strict=True))
-    return Table("Fused operators against their parts", columns, tuple(lines), NOTES)
+    left_out = any(row.parts.verdict == NOT_MEASURED for row in rows)
+    notes = (*NOTES, LEFT_OUT) if left_out else NOTES
+    return Table("Fused operators against their parts", columns, tuple(lines), notes)
 
 
 def _line(row: FusedRow, last: bool) -> Line:

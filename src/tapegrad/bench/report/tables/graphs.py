@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tapegrad.bench.report.figures import EVALUATIONS, Graph, GraphRow
-from tapegrad.bench.report.published.graphs import SOURCE, SOURCE_NOTE, Published
+from tapegrad.bench.report.published.graphs import SOURCE, Published, note_on
 from tapegrad.bench.report.table import Column, Entry, Line, Table
 from tapegrad.bench.report.text import ratio_entry, time_entry
 from tapegrad.bench.units import seconds, size
@@ -39,7 +39,7 @@ def evaluation(graph: Graph) -> Table:
         f"Graph {graph.family}, {graph.ops:,} operations, gradient of the {target}",
         tuple(columns),
         tuple(lines),
-        (*notes, *([SOURCE_NOTE] if published else [])),
+        (*notes, *([note_on(graph.target)] if published else [])),
     )
 
 
