@@ -223,8 +223,7 @@ def _assumption(processes: int) -> Iterator[str]:
         "assume that their distance shows it. Where it is 4 %, they claim a difference between "
         "equals in 9 % of the comparisons in place of 5 %.",
     }
-    advice = f"`tapegrad bench run` measures with --processes {statistics.FEWEST} or more."
-    yield f"{assumed[processes]} {advice}"
+    yield f"{assumed[processes]} {statistics.FEWEST} processes or more show it."
 
 
 def _counted(noun: str, counts: Iterable[int]) -> str:
