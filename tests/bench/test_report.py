@@ -447,7 +447,7 @@ def test_the_method_says_what_few_processes_assume(processes: int, words: str) -
     found = page_of(report_on(msgspec.structs.replace(results, blocks=blocks)))
     method = " ".join(dict(found.remarks)["Method"])
     assert words in method
-    assert ("--processes 3 or more" in method) == bool(words)
+    assert ("3 processes or more" in method) == bool(words)
 
 
 def test_a_command_names_a_contender_once() -> None:

@@ -309,7 +309,7 @@ def _prepare(
             failures[name] = error
             continue
         if not set(OUTPUT_PHASES) & set(answer["phases"]):
-            failures[name] = WorkerError("unsupported", "it offers no phase with outputs")
+            failures[name] = WorkerError("mistrusted", "it offers no phase with outputs")
             continue
         ready.append(_Witness(name, worker, answer["phases"], case.dtype))
         if len(ready) >= 2 and (not case.wrt or any(each.differentiates for each in ready)):
