@@ -17,6 +17,7 @@ from tapegrad.bench.frameworks import contenders_in
 from tapegrad.bench.guards import GUARDS
 from tapegrad.bench.results import TIMED
 from tapegrad.bench.suite import Suite
+from tapegrad.worker import honest
 
 ALL = (*CONTROLS, *FAULTS, *BREAKDOWNS)
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -182,3 +183,7 @@ class Grows(Operation):
 class Greedy(Honest):
     make = Grows
 """
+
+
+def test_faults_that_begin_later_know_what_guards_ask_for() -> None:
+    assert honest.LOOK_SECONDS == guards.PROBE_SECONDS < audit.BLOCK_SECONDS

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import FrameType
 from typing import Any
 
 from tapegrad.worker.adapter import AnyArray, Call, Work
 from tapegrad.worker.case import Case
-from tapegrad.worker.honest import Honest, Operation
+from tapegrad.worker.honest import Honest, Later, Operation, in_block
 
 ADAPTERS = {
     "unsynchronised": "Unsynchronised",
@@ -113,17 +111,12 @@ class LazyInPart(Honest):
     make = _DeferredInPart
 
 
-class _DeferredLater(_Deferred):
+class _DeferredLater(_Deferred, Later):
     """Defers its work when it has been looked at."""
 
-    #: More than guards make, and fewer than blocks have.
-    honest_calls = 550
-    calls = 0
-
     def forward(self) -> _Thunk:
-        self.calls += 1
         result = super().forward()
-        if self.calls <= self.honest_calls:
+        if not self.later():
             result.once()
         return result
 
@@ -174,37 +167,24 @@ class StaleShorter(_Stale):
     share = 0.1
 
 
-class StaleLater(Honest):
-    """Tells the time until it has been looked at, and a hundredth of it from then on."""
-
-    #: More than guards make, and fewer than blocks have.
-    honest_calls = 120
-    _calls = 0
-
-    def elapsed(self, call: Call, calls: int) -> float:
-        """Count calls, and lie about the later ones."""
-        self._calls += calls
-        share = 1.0 if self._calls <= self.honest_calls else 0.01
-        return share * super().elapsed(call, calls)
-
-
 class ThirdInBlocks(Honest):
     """Tells the truth to those who try it for a short while, and a third of it in blocks."""
-
-    #: Seconds that guards ask for.
-    trial = 0.005
 
     def elapsed(self, call: Call, calls: int) -> float:
         """Look who asks."""
         true = super().elapsed(call, calls)
-        return true if self._asked() in (None, self.trial) else true / 3
+        return true / 3 if in_block() else true
 
-    def _asked(self) -> float | None:
-        """Return the seconds that the message asks for, if it asks for a time."""
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None and frame.f_code.co_name != "do_time":
-            frame = frame.f_back
-        return None if frame is None else float(frame.f_locals["seconds"])
+
+class StaleLater(Honest):
+    """Tells the time until it has been looked at, and a hundredth of it from then on."""
+
+    _later = False
+
+    def elapsed(self, call: Call, calls: int) -> float:
+        """Lie from the first block on."""
+        self._later = self._later or in_block()
+        return super().elapsed(call, calls) * (0.01 if self._later else 1.0)
 
 
 def _seconds(call: Call) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.worker.adapter import AnyArray
-from tapegrad.worker.honest import Honest, Operation
+from tapegrad.worker.honest import Honest, Later, Operation
 
 ADAPTERS = {
     "first answer": "FirstAnswer",
@@ -91,16 +91,11 @@ class RemembersTheThird(Honest):
     make = _RemembersTheThird
 
 
-class _RemembersLater(_RemembersInputs):
+class _RemembersLater(_RemembersInputs, Later):
     """Begins to remember when it has been looked at."""
 
-    #: More than guards make, and fewer than blocks have.
-    honest_calls = 800
-    calls = 0
-
     def forward(self) -> Any:
-        self.calls += 1
-        return Operation.forward(self) if self.calls <= self.honest_calls else super().forward()
+        return super().forward() if self.later() else Operation.forward(self)
 
 
 class RemembersLater(Honest):

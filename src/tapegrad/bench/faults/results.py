@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tapegrad.worker.adapter import AnyArray
-from tapegrad.worker.honest import Honest, Operation
+from tapegrad.worker.honest import Honest, Later, Operation
 
 ADAPTERS = {
     "another shape": "AnotherShape",
@@ -51,8 +51,9 @@ class AnotherShapeWhenTimed(Honest):
     make = _HalfSoon
 
 
-class _HalfLater(_Half):
-    honest_calls = 100
+class _HalfLater(_Half, Later):
+    def forward(self) -> Any:
+        return super().forward() if self.later() else Operation.forward(self)
 
 
 class AnotherShapeLater(Honest):
