@@ -6,9 +6,6 @@
 #include <structmember.h>
 
 #include <cstddef>
-#include <exception>
-#include <new>
-#include <string>
 #include <vector>
 
 #include "python.h"
@@ -103,14 +100,6 @@ void note(OpState* op, const Call& given, Items outs, PyObject* device) {
            attributes_of(given).ptr(), device, op->tied);
 }
 
-nb::object wrapped_tuple(PyObject* arrays, PyObject* device) {
-    const Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_GET_SIZE(arrays) : 0;
-    nb::object outs = nb::steal(new_tuple(count));
-    for (Py_ssize_t i = 0; i < count; ++i)
-        PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(arrays, i), device).release().ptr());
-    return outs;
-}
-
 nb::object apply(OpState* op, const Call& given) {
     bool wanted = false;
     PyObject* device = device_of(given.operands, wanted);
@@ -133,80 +122,15 @@ nb::object apply(OpState* op, const Call& given) {
     return out;
 }
 
-// ---- scalar programs --------------------------------------------------------------------------
-
-/// The device of the operands, and whether one of them is of float64; numbers have neither.
-PyObject* place_of(const nb::tuple& operands, bool& wide, bool& wanted) {
-    static PyObject *dtype = name_of("dtype"), *character = name_of("char");
-    PyObject* device = nullptr;
-    for (nb::handle each : operands) {
-        if (!is_tensor(each.ptr())) continue;
-        TensorState* tensor = tensor_of(each.ptr());
-        if (device && tensor->device != device) return nullptr;
-        device = tensor->device;
-        wanted = wanted || tensor->requires_grad;
-        if (PyArray_Check(tensor->array))
-            wide =
-                wide || PyArray_TYPE(reinterpret_cast<PyArrayObject*>(tensor->array)) == NPY_DOUBLE;
-        else
-            wide = wide ||
-                   nb::cast<std::string>(get(get(tensor->array, dtype).ptr(), character)) == "d";
-    }
-    return device;
-}
-
-/// The program for a number type, which `op` compiles when it is first needed.
-nb::object program_of(nb::handle op, bool wide) {
-    static PyObject *programs = name_of("programs"), *float32 = name_of("float32"),
-                    *float64 = name_of("float64");
-    PyObject* type = wide ? float64 : float32;
-    PyObject* known = PyDict_GetItemWithError(get(op.ptr(), programs).ptr(), type);
-    return known ? nb::borrow(known) : nb::object(op.attr("program")(nb::handle(type)));
-}
-
-/// Applies a scalar program to tensors and numbers: a tensor per output.
-nb::object apply_program(nb::handle op, const nb::tuple& operands) {
-    static PyObject *map_program = name_of("map_program"), *plans = name_of("plans");
-    bool wide = false, wanted = false;
-    PyObject* device = place_of(operands, wide, wanted);
-    if (!device) {
-        op.attr("explain")(operands);
-        raise("DTypeError", "expected tensors of one device");
-    }
-    nb::object arrays = nb::steal(new_tuple(static_cast<Py_ssize_t>(operands.size())));
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-        PyObject* each = operands[i].ptr();
-        PyTuple_SET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i),
-                         Py_NewRef(is_tensor(each) ? tensor_of(each)->array : each));
-    }
-    const nb::object compiled = program_of(op, wide);
-    PyObject* arguments[] = {compiled.ptr(), arrays.ptr()};
-    nb::object outs =
-        wrapped_tuple(call(get(device, map_program).ptr(), {arguments, 2}).ptr(), device);
-    const Items results{&PyTuple_GET_ITEM(outs.ptr(), 0), PyTuple_GET_SIZE(outs.ptr())};
-    if (wanted && recording)
-        record(op.ptr(), get(op.ptr(), plans).ptr(),
-               {&PyTuple_GET_ITEM(operands.ptr(), 0), PyTuple_GET_SIZE(operands.ptr())}, results,
-               Py_None, device, static_cast<int>(results.count));
-    return outs;
-}
-
 // ---- the type ---------------------------------------------------------------------------------
 
 /// What Python calls; errors become its own here.
 PyObject* call_op(PyObject* self, PyObject* const* arguments, std::size_t count, PyObject* names) {
     const Call given{{arguments, PyVectorcall_NARGS(count)}, names};
-    try {
-        if (op_of(self)->name) return apply(op_of(self), given).release().ptr();
-        PyErr_SetString(PyExc_TypeError, "an operation must be set up before it is applied");
-    } catch (nb::python_error& error) {
-        error.restore();
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
-    return nullptr;
+    return as_python([&] {
+        if (!op_of(self)->name) raise_not_set_up();
+        return apply(op_of(self), given);
+    });
 }
 
 int traverse_op(PyObject* object, visitproc visit, void* arg) {
@@ -248,10 +172,7 @@ PyObject* set_up(PyObject* self, PyObject* arguments, PyObject* named) {
     op->results = results;
     op->tied = tied;
     op->view = static_cast<char>(view);
-    // Python 3.11 gives a class the quick way of being called only if it has no base in C; later
-    // ones do so by themselves. A class with a __call__ of its own has another tp_call.
-    PyTypeObject* type = Py_TYPE(self);
-    if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    call_quickly(self);
     Py_RETURN_NONE;
 }
 
@@ -276,12 +197,6 @@ PyType_Spec op_spec = {"tapegrad._core.OpState", sizeof(OpState), 0,
 
 }  // namespace
 
-void bind_apply(nb::module_& m) {
-    m.attr("OpState") = owned(PyType_FromSpec(&op_spec));
-    m.def("apply_program", &apply_program, nb::arg("op"), nb::arg("operands"),
-          nb::sig("def apply_program(op: typing.Any, operands: tuple[typing.Any, ...]) -> "
-                  "tuple[typing.Any, ...]"),
-          "Applies a scalar program to tensors and numbers, and records that.");
-}
+void bind_apply(nb::module_& m) { m.attr("OpState") = owned(PyType_FromSpec(&op_spec)); }
 
 }  // namespace tapegrad::bindings

@@ -84,6 +84,8 @@ void bind_record(nb::module_& m);
 void bind_apply(nb::module_& m);
 void bind_walk(nb::module_& m);
 void bind_arguments(nb::module_& m);
+void bind_checked(nb::module_& m);
+void bind_fused(nb::module_& m);
 void bind_loops(nb::module_& m);
 void bind_custom(nb::module_& m);
 void bind_subscripts(nb::module_& m);

@@ -246,6 +246,14 @@ nb::object wrap(PyObject* array, PyObject* device) {
     return made;
 }
 
+nb::object wrapped_tuple(PyObject* arrays, PyObject* device) {
+    const Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_GET_SIZE(arrays) : 0;
+    nb::object outs = nb::steal(new_tuple(count));
+    for (Py_ssize_t i = 0; i < count; ++i)
+        PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(arrays, i), device).release().ptr());
+    return outs;
+}
+
 PyObject* shape_of(PyObject* array) {
     static PyObject* name = name_of("shape");
     if (!PyArray_Check(array)) return get(array, name).release().ptr();

@@ -307,7 +307,7 @@ def _place(name: str, operands: Sequence[Operand]) -> tuple[Backend, str]:
     return device, "float64" if wide else "float32"
 
 
-class FusedFunction:
+class FusedFunction(_core.FusedState):
     """A function of scalars that works on whole tensors; see `elementwise`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -317,23 +317,24 @@ class FusedFunction:
         graph = Graph()
         inputs = [graph.input(name) for name in names]
         outputs = _called(function, self._signature, inputs)
-        self._single = not isinstance(outputs, (tuple, list))
-        listed = [outputs] if self._single else list(outputs)
+        single = not isinstance(outputs, (tuple, list))
+        listed = [outputs] if single else list(outputs)
         constant = [out if isinstance(out, Var) else graph.constant(out) for out in listed]
         self._fused = Fused(getattr(function, "__name__", "elementwise"), inputs, constant)
         self._names = names
-        #: How many operands without names are all; -1 if some have to be named.
         by_name = any(
             each.kind is each.KEYWORD_ONLY for each in self._signature.parameters.values()
         )
-        self._complete = -1 if by_name else len(names)
+        self._single = single
+        # A call with all operands and nothing by name is native.
+        self._set_up(self._fused, complete=-1 if by_name else len(names), single=single)
 
-    def __call__(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
+    def _called(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
         """Return a tensor per result; or write them into the tensors `out`."""
-        if named or len(operands) != self._complete:
+        if named or len(operands) != len(self._names):
             operands = self._completed(operands, named)
         if out is None:
-            found = _core.apply_program(self._fused, operands)
+            found = self._fused(*operands)
             return found[0] if self._single else found
         results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
         self._fused.into(operands, results)
