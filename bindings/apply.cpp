@@ -51,26 +51,31 @@ PyObject* device_of(Items operands, bool& wanted) {
     raise("DTypeError", "expected tensors of one device");
 }
 
-nb::object kernel_of(const OpState* op, PyObject* device) {
-    static PyObject* kernels = name_of("kernels");
-    return owned(PyObject_GetItem(get(device, kernels).ptr(), op->name));
+/// Finds the kernel of a device, which is remembered: a device's kernels do not change.
+void find_kernel(OpState* op, PyObject* device) {
+    static PyObject *kernels = name_of("kernels"), *keeps = name_of("keeps");
+    nb::object kernel = owned(PyObject_GetItem(get(device, kernels).ptr(), op->name));
+    PyObject* place = PyDict_GetItemWithError(get(device, keeps).ptr(), op->name);
+    if (!place && PyErr_Occurred()) throw nb::python_error();
+    op->kept = place ? PyLong_AsSsize_t(place) : -1;
+    Py_XSETREF(op->kernel, kernel.release().ptr());
+    Py_XSETREF(op->device, Py_NewRef(device));
 }
 
 /// The cell of the operand of which the device's kernel keeps something; null if it keeps nothing.
-PyObject* kept_cell(const OpState* op, Items operands, PyObject* device) {
-    static PyObject* keeps = name_of("keeps");
-    PyObject* place = PyDict_GetItemWithError(get(device, keeps).ptr(), op->name);
-    if (!place && PyErr_Occurred()) throw nb::python_error();
-    if (!place) return nullptr;
-    PyObject* weight = operands.items[PyLong_AsSsize_t(place)];
+PyObject* kept_cell(const OpState* op, Items operands) {
+    if (op->kept < 0) return nullptr;
+    PyObject* weight = op->kept < operands.count ? operands.items[op->kept] : Py_None;
     return is_tensor(weight) ? cell_of(tensor_of(weight)) : Py_None;
 }
 
 /// What the kernel makes of the operands' arrays, and of a cell behind them.
-nb::object run(const OpState* op, const Call& given, PyObject* device) {
+nb::object run(OpState* op, const Call& given, PyObject* device) {
+    if (op->device != device) find_kernel(op, device);
+    const nb::object kernel = nb::borrow(op->kernel);  // another thread may meet another device
     PyObject* few[16];
     std::vector<PyObject*> many;
-    PyObject* cell = kept_cell(op, given.operands, device);
+    PyObject* cell = kept_cell(op, given.operands);
     const Py_ssize_t operands = given.operands.count, count = operands + (cell ? 1 : 0);
     const Py_ssize_t all = count + given.attributes();
     PyObject** arguments = few;
@@ -84,10 +89,12 @@ nb::object run(const OpState* op, const Call& given, PyObject* device) {
     }
     if (cell) arguments[operands] = cell;
     for (Py_ssize_t i = count; i < all; ++i) arguments[i] = given.attribute(i - count);
-    return call(kernel_of(op, device).ptr(), {arguments, count}, given.names);
+    return call(kernel.ptr(), {arguments, count}, given.names);
 }
 
 nb::object attributes_of(const Call& given) {
+    static PyObject* none = PyDict_New();
+    if (!given.attributes()) return nb::borrow(none);
     nb::object out = owned(PyDict_New());
     for (Py_ssize_t i = 0; i < given.attributes(); ++i)
         if (PyDict_SetItem(out.ptr(), PyTuple_GET_ITEM(given.names, i), given.attribute(i)) < 0)
@@ -139,6 +146,8 @@ int traverse_op(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(op_of(object)->rule);
     Py_VISIT(op_of(object)->vjp);
     Py_VISIT(op_of(object)->plans);
+    Py_VISIT(op_of(object)->device);
+    Py_VISIT(op_of(object)->kernel);
     return 0;
 }
 
@@ -147,6 +156,8 @@ int clear_op(PyObject* object) {
     Py_CLEAR(op_of(object)->rule);
     Py_CLEAR(op_of(object)->vjp);
     Py_CLEAR(op_of(object)->plans);
+    Py_CLEAR(op_of(object)->device);
+    Py_CLEAR(op_of(object)->kernel);
     return 0;
 }
 

@@ -103,6 +103,7 @@ NB_MODULE(_core, m) {
     bind_walk(m);
     bind_arguments(m);
     bind_checked(m);
+    bind_rules(m);
     bind_fused(m);
     bind_loops(m);
     bind_custom(m);

@@ -36,6 +36,10 @@ struct NodeState {
 struct OpState {
     PyObject_HEAD vectorcallfunc call;
     PyObject *name, *rule, *vjp, *plans;
+    /// The device that it was applied on last, and its kernel there.
+    PyObject *device, *kernel;
+    /// The operand of which that kernel keeps something; -1 if it keeps nothing.
+    Py_ssize_t kept;
     /// Results, and how many of them (the first) have gradients.
     int results, tied;
     /// Whether the result may lie on the memory of the operand.

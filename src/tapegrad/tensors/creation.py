@@ -18,8 +18,22 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
+#: What a tensor is made of and where it lives if neither is named.
+_FLOAT32, _CPU = float32.numpy, find_device("cpu")
+
+
+def place_of(device: Any) -> Backend:
+    """Return the device of a new tensor."""
+    return _CPU if device is None else find_device(device)
+
+
+def kind_of(dtype: Any) -> Any:
+    """Return the number type of a new tensor, as NumPy's."""
+    return as_dtype(dtype).numpy if dtype else _FLOAT32
+
+
 def _made(array: Any, device: Any, requires_grad: bool) -> Tensor:
-    place = find_device(device if device is not None else "cpu")
+    place = place_of(device)
     made = wrap(place.from_numpy(array), place)
     if requires_grad:
         made.requires_grad = True
@@ -212,8 +226,9 @@ def full(
     """Return a tensor of this shape with one value everywhere."""
     shape = _dims.shape("full", (size,))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
-    place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, _fitting("full", fill_value, kind), requires_grad)
+    return _filled(
+        place_of(device), shape, kind, _fitting("full", fill_value, kind), requires_grad
+    )
 
 
 def _fitting(op: str, value: Any, kind: Any) -> Any:
@@ -247,9 +262,8 @@ def zeros(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return zeros of this shape."""
-    shape, kind = sized("zeros", sizes, size), as_dtype(dtype or float32).numpy
-    place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, 0, requires_grad)
+    shape = sized("zeros", sizes, size)
+    return _filled(place_of(device), shape, kind_of(dtype), 0, requires_grad)
 
 
 def ones(
@@ -260,9 +274,8 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return ones of this shape."""
-    shape, kind = sized("ones", sizes, size), as_dtype(dtype or float32).numpy
-    place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, 1, requires_grad)
+    shape = sized("ones", sizes, size)
+    return _filled(place_of(device), shape, kind_of(dtype), 1, requires_grad)
 
 
 def empty(
@@ -273,8 +286,8 @@ def empty(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return a tensor of this shape whose elements are not set."""
-    place = find_device(device if device is not None else "cpu")
-    made = wrap(place.empty(sized("empty", sizes, size), as_dtype(dtype or float32).numpy), place)
+    place = place_of(device)
+    made = wrap(place.empty(sized("empty", sizes, size), kind_of(dtype)), place)
     if requires_grad:
         made.requires_grad = True
     return made
@@ -349,8 +362,7 @@ def linspace(
     """Return `steps` numbers from start to end, both included, at equal distances."""
     if steps < 0:
         raise ShapeError(f"linspace: expected at least 0 steps, got {steps}")
-    kind = as_dtype(dtype or float32).numpy
-    return _made(np.linspace(start, end, steps).astype(kind), device, requires_grad)
+    return _made(np.linspace(start, end, steps).astype(kind_of(dtype)), device, requires_grad)
 
 
 def eye(
@@ -363,7 +375,7 @@ def eye(
 ) -> Tensor:
     """Return ones on the diagonal and zeros elsewhere."""
     _dims.shape("eye", (n, n if m is None else m))
-    return _made(np.eye(n, m, dtype=as_dtype(dtype or float32).numpy), device, requires_grad)
+    return _made(np.eye(n, m, dtype=kind_of(dtype)), device, requires_grad)
 
 
 def to_device(x: Tensor, device: Backend) -> Tensor:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors.base import wrap
-from tapegrad.tensors.creation import sized
-from tapegrad.tensors.dtypes import as_dtype, float32, int64
+from tapegrad.tensors.creation import kind_of, place_of, sized
+from tapegrad.tensors.dtypes import as_dtype, int64
 from tapegrad.tensors.ops import dims as _dims
 
 if TYPE_CHECKING:
@@ -63,8 +62,8 @@ class Generator:
         """Return seed and first number of `count` that belong to the caller."""
         with self._lock:
             first = self._offset
-            self._offset += count
-        return self._seed, first
+            self._offset = first + count
+            return self._seed, first
 
     def __getstate__(self) -> tuple[int, int]:
         return self.get_state()
@@ -89,7 +88,7 @@ _NAMES = {"uniform": "rand", "normal": "randn", "integers": "randint", "mask": "
 
 def _drawn(
     kernel: str,
-    size: tuple[Any, ...],
+    shape: tuple[int, ...],
     device: Any,
     requires_grad: bool,
     generator: Generator | None,
@@ -100,11 +99,9 @@ def _drawn(
             f"{_NAMES[kernel]}: expected generator to be a tg.Generator, got "
             f"{type(generator).__name__}; make one with tg.Generator(seed)"
         )
-    shape = _dims.shape(_NAMES[kernel], size)
-    place = find_device(device if device is not None else "cpu")
+    place = place_of(device)
     seed, offset = (generator or DEFAULT).take(math.prod(shape))
-    array = place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options)
-    found = wrap(array, place)
+    found = wrap(place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options), place)
     if requires_grad:
         found.requires_grad = True
     return found
@@ -119,9 +116,8 @@ def rand(
     generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers drawn evenly from 0 up to, not including, 1."""
-    kind = as_dtype(dtype or float32).numpy
     shape = sized("rand", sizes, size)
-    return _drawn("uniform", (shape,), device, requires_grad, generator, dtype=kind)
+    return _drawn("uniform", shape, device, requires_grad, generator, dtype=kind_of(dtype))
 
 
 def randn(
@@ -133,9 +129,8 @@ def randn(
     generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers drawn from the normal distribution."""
-    kind = as_dtype(dtype or float32).numpy
     shape = sized("randn", sizes, size)
-    return _drawn("normal", (shape,), device, requires_grad, generator, dtype=kind)
+    return _drawn("normal", shape, device, requires_grad, generator, dtype=kind_of(dtype))
 
 
 def randint(
@@ -157,14 +152,15 @@ def randint(
         raise OptionError(f"randint: expected numbers of 64 bits, got {low} and {high}")
     if high <= low:
         raise OptionError(f"randint: expected low < high, got {low} and {high}")
-    found = _drawn("integers", (size,), device, False, generator, low=low, high=high)
+    shape = _dims.shape("randint", (size,))
+    found = _drawn("integers", shape, device, False, generator, low=low, high=high)
     return found.to(as_dtype(dtype or int64))
 
 
 def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Return the numbers from 0 to n - 1 in random order."""
     keys = rand(n, dtype="float64", generator=generator).numpy()
-    place = find_device(device if device is not None else "cpu")
+    place = place_of(device)
     return wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
 
 
@@ -205,7 +201,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         return input
     if p == 1.0:
         return input * 0.0
-    mask = _drawn("mask", (input.shape,), input.device, False, None, keep=1.0 - p)
+    mask = _drawn("mask", input._array.shape, input.device, False, None, keep=1.0 - p)
     return input * (mask.to(input.dtype) * (1.0 / (1.0 - p)))
 
 

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from tapegrad._core import rules
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.arguments import asks
 from tapegrad.tensors.autograd import Node
@@ -39,16 +40,6 @@ def _is_plain(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
     return len(y) == 2 <= len(x) or (len(x) == len(y) > 2 and x[:-2] == y[:-2])
 
 
-def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    x, y = a._array.shape, b._array.shape
-    if not _is_plain(x, y) or x[-1] != y[-2]:
-        raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
-    kind = a._array.dtype
-    if kind is not b._array.dtype or kind.kind != "f":
-        check_types("matmul", a, b, kinds="if")
-    return (*x[:-1], y[-1])
-
-
 def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     a, b = node.inputs
     needs = node.needs
@@ -60,7 +51,7 @@ def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
 
 
 def _matmul_cost(a: Tensor, b: Tensor) -> Cost:
-    shape = _matmul_rule(a, b)
+    shape = rules.matmul(a, b)
     count = math.prod(shape)
     return Cost(2 * count * a.shape[-1], a.nbytes + b.nbytes + count * a.itemsize)
 
@@ -68,7 +59,7 @@ def _matmul_cost(a: Tensor, b: Tensor) -> Cost:
 _MATMUL = define(
     name="matmul",
     doc="the product of matrices, or of stacks of them",
-    rule=_matmul_rule,
+    rule=rules.matmul,
     vjp=_matmul_vjp,
     saves=(0, 1),
     cost=_matmul_cost,
@@ -89,7 +80,7 @@ _MATMUL = define(
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Return the product of vectors, matrices or stacks of matrices, which broadcast."""
     x, y = input._array.shape, other._array.shape
-    if _is_plain(x, y):
+    if len(x) == len(y) == 2 or _is_plain(x, y):
         plain: Tensor = _MATMUL(input, other)
         return plain
     if not x or not y:
@@ -158,18 +149,6 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.reshape((-1, 1)) * vec2
 
 
-def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
-    shape = weight._array.shape
-    if len(shape) != 2 or not x._array.shape or x._array.shape[-1] != shape[1]:
-        raise ShapeError(
-            f"linear: expected weight (out, in) and x (..., in), got {shape} and {x.shape}"
-        )
-    if bias is not None and bias._array.shape != shape[:1]:
-        raise ShapeError(f"linear: expected bias of shape {shape[:1]}, got {bias.shape}")
-    check_types("linear", x, weight, bias, kinds="if")
-    return (*x._array.shape[:-1], shape[0])
-
-
 def _linear_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
     x, weight, _ = node.inputs
     needs = node.needs
@@ -184,7 +163,7 @@ def _linear_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
 _LINEAR = define(
     name="linear",
     doc="x @ weight.T + bias",
-    rule=_linear_rule,
+    rule=rules.linear,
     vjp=_linear_vjp,
     saves=(0, 1),
     cost=lambda x, weight, bias=None: Cost(
