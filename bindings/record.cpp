@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "python.h"
@@ -359,6 +360,11 @@ nb::object record_all(nb::handle op, nb::handle plans, const nb::tuple& inputs,
 
 struct Mode {};
 
+/// A seed, and how many random numbers were drawn; the interpreter's lock keeps draws apart.
+struct Stream {
+    std::uint64_t seed = 0, drawn = 0;
+};
+
 }  // namespace
 
 void bind_record(nb::module_& m) {
@@ -372,6 +378,19 @@ void bind_record(nb::module_& m) {
         .def_prop_rw(
             "enabled", [](const Mode&) { return recording; },
             [](Mode&, bool enabled) { recording = enabled; });
+    nb::class_<Stream>(m, "Stream", "A seed, and a count of numbers drawn.")
+        .def(nb::init<>())
+        .def_rw("_seed", &Stream::seed)
+        .def_rw("_drawn", &Stream::drawn)
+        .def(
+            "take",
+            [](Stream& self, std::uint64_t count) {
+                const std::uint64_t first = self.drawn;
+                self.drawn += count;
+                return nb::make_tuple(self.seed, first);
+            },
+            nb::arg("count"), nb::sig("def take(self, count: int) -> tuple[int, int]"),
+            "Seed and first number of `count` that belong to the caller.");
     m.def("set_types", &set_types, nb::arg("tensor"), nb::arg("node"),
           "The classes of what wrap() and record() make.");
     m.def(

@@ -146,7 +146,7 @@ void check_index(const char* op, nb::handle index) {
     if (tensor) {
         const nb::object dtype = get(tensor->array, name);
         if (nb::cast<std::string>(get(dtype.ptr(), kind)) == "i") return;
-        got = nb::cast<std::string>(nb::str(index.attr("dtype")));
+        got = nb::cast<std::string>(nb::repr(index.attr("dtype")));
     }
     raise("DTypeError",
           std::string(op) + ": expected a tensor of int32 or int64 as index, got " + got);

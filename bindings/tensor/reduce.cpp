@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "tensor/copy.h"
 #include "tensor/softmax.h"
+#include "tensor/variance.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -76,6 +77,16 @@ nb::object reduce_array(nb::handle name, nb::handle object, nb::handle dims, boo
         check_not_empty("reduce: x", x.view, reduced);
     if (!unlocked(x.view.size(), [&] { return reduce(op, x.view, reduced, out.view); }))
         raise_memory("reduce");
+    return out.object;
+}
+
+nb::object variance_array(nb::handle object, nb::handle dims, bool keepdim, double correction) {
+    const Array x = input("var: x", object, reals);
+    bool reduced[max_dims];
+    mark_dims("var: dims", dims, x.view.ndim, reduced);
+    const Array out = fresh(reduced_shape(x.view, reduced, keepdim), x.view.type);
+    if (!unlocked(x.view.size(), [&] { return variance(x.view, reduced, correction, out.view); }))
+        raise_memory("var");
     return out.object;
 }
 
@@ -175,6 +186,11 @@ void bind_reduce(nb::module_& m) {
           nb::sig("def reduce(op: str, x: " ARRAY ", dims: collections.abc.Sequence[int], keepdim: "
                   "bool = False) -> " ARRAY),
           "sum, mean, prod, max, min, any or all over dimensions.");
+    m.def("var", &variance_array, nb::arg("x"), nb::arg("dims"), nb::arg("keepdim"),
+          nb::arg("correction"),
+          nb::sig("def var(x: " ARRAY ", dims: collections.abc.Sequence[int], keepdim: bool, "
+                  "correction: float) -> " ARRAY),
+          "The variance over dimensions.");
     m.def("arg_reduce", &arg_reduce_array, nb::arg("op"), nb::arg("x"), nb::arg("dim"),
           nb::sig("def arg_reduce(op: str, x: " ARRAY ", dim: int) -> tuple[" ARRAY
                   ", numpy.typing.NDArray[numpy.int64]]"),

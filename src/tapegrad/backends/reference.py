@@ -475,6 +475,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "all": lambda x, dims, keepdim: np.asarray(np.all(x, axis=dims, keepdims=keepdim)),
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
+    "argmax": lambda x, dim, keepdim: _extreme("max")(x, dim, keepdim)[1],
+    "argmin": lambda x, dim, keepdim: _extreme("min")(x, dim, keepdim)[1],
     "cumsum": _cumsum,
     "sort": _sort,
     "take": lambda x, index: views.take(x, index, np.ascontiguousarray),

@@ -51,7 +51,7 @@ def checked(function: _Function) -> _Function:
     begins = first.name if first is not None and str(first.annotation) == "Tensor" else ""
 
     asking: Any = Checked(function, begins, _name_no_tensor, _explain)
-    return update_wrapper(asking, function)
+    return update_wrapper(asking, function)  # type: ignore[return-value]
 
 
 @lru_cache(None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad._core.arguments import numbers_in
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError, ShapeError
@@ -52,7 +53,10 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         tensor(10.)
 
     """
-    return _made(np.array(_as_array("tensor", data, dtype), copy=True), device, requires_grad)
+    read = numbers_in(data) if dtype is None else None
+    if read is None:
+        read = np.array(_as_array("tensor", data, dtype), copy=True)
+    return _made(read, device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -226,9 +230,7 @@ def full(
     """Return a tensor of this shape with one value everywhere."""
     shape = _dims.shape("full", (size,))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
-    return _filled(
-        place_of(device), shape, kind, _fitting("full", fill_value, kind), requires_grad
-    )
+    return _filled(place_of(device), shape, kind, _fitting("full", fill_value, kind), requires_grad)
 
 
 def _fitting(op: str, value: Any, kind: Any) -> Any:
@@ -247,13 +249,6 @@ def _filled(
     return made
 
 
-def sized(op: str, sizes: tuple[Any, ...], size: Any) -> tuple[int, ...]:
-    """Return a shape: of sizes one by one or together, or by the name `size`."""
-    if size is not None and sizes:
-        raise ShapeError(f"{op}: expected sizes or size=..., got both: {sizes} and {size!r}")
-    return _dims.shape(op, sizes if size is None else (size,))
-
-
 def zeros(
     *sizes: Any,
     size: Any = None,
@@ -262,7 +257,7 @@ def zeros(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return zeros of this shape."""
-    shape = sized("zeros", sizes, size)
+    shape = _dims.sized("zeros", sizes, size)
     return _filled(place_of(device), shape, kind_of(dtype), 0, requires_grad)
 
 
@@ -274,7 +269,7 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return ones of this shape."""
-    shape = sized("ones", sizes, size)
+    shape = _dims.sized("ones", sizes, size)
     return _filled(place_of(device), shape, kind_of(dtype), 1, requires_grad)
 
 
@@ -287,7 +282,7 @@ def empty(
 ) -> Tensor:
     """Return a tensor of this shape whose elements are not set."""
     place = place_of(device)
-    made = wrap(place.empty(sized("empty", sizes, size), kind_of(dtype)), place)
+    made = wrap(place.empty(_dims.sized("empty", sizes, size), kind_of(dtype)), place)
     if requires_grad:
         made.requires_grad = True
     return made

@@ -325,13 +325,15 @@ class FusedFunction(_core.FusedState):
         by_name = any(
             each.kind is each.KEYWORD_ONLY for each in self._signature.parameters.values()
         )
+        #: How many operands without names are all; -1 if some have to be named. Such a call is
+        #: native.
+        self._complete = -1 if by_name else len(names)
         self._single = single
-        # A call with all operands and nothing by name is native.
-        self._set_up(self._fused, complete=-1 if by_name else len(names), single=single)
+        self._set_up(self._fused, complete=self._complete, single=single)
 
     def _called(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
         """Return a tensor per result; or write them into the tensors `out`."""
-        if named or len(operands) != len(self._names):
+        if named or len(operands) != self._complete:
             operands = self._completed(operands, named)
         if out is None:
             found = self._fused(*operands)

@@ -7,14 +7,14 @@ computes it and on however many threads.
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad._core import Stream
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors.base import wrap
-from tapegrad.tensors.creation import kind_of, place_of, sized
+from tapegrad.tensors.creation import kind_of, place_of
 from tapegrad.tensors.dtypes import as_dtype, int64
 from tapegrad.tensors.ops import dims as _dims
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
-class Generator:
+class Generator(Stream):
     """A stream of random numbers.
 
     Example:
@@ -34,7 +34,7 @@ class Generator:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self.manual_seed(seed)
 
     def manual_seed(self, seed: int) -> Generator:
@@ -42,7 +42,7 @@ class Generator:
         if not isinstance(seed, int):
             raise DTypeError(f"manual_seed: expected a whole number, got {seed!r}")
         self._seed = seed & 0xFFFF_FFFF_FFFF_FFFF
-        self._offset = 0
+        self._drawn = 0
         return self
 
     def initial_seed(self) -> int:
@@ -51,25 +51,18 @@ class Generator:
 
     def get_state(self) -> tuple[int, int]:
         """Return seed and count of numbers drawn."""
-        return self._seed, self._offset
+        return self._seed, self._drawn
 
     def set_state(self, state: tuple[int, int]) -> Generator:
         """Go on where another generator was."""
-        self._seed, self._offset = (int(each) for each in state)
+        self._seed, self._drawn = (int(each) for each in state)
         return self
-
-    def take(self, count: int) -> tuple[int, int]:
-        """Return seed and first number of `count` that belong to the caller."""
-        with self._lock:
-            first = self._offset
-            self._offset = first + count
-            return self._seed, first
 
     def __getstate__(self) -> tuple[int, int]:
         return self.get_state()
 
     def __setstate__(self, state: tuple[int, int]) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self.set_state(state)
 
 
@@ -116,7 +109,7 @@ def rand(
     generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers drawn evenly from 0 up to, not including, 1."""
-    shape = sized("rand", sizes, size)
+    shape = _dims.sized("rand", sizes, size)
     return _drawn("uniform", shape, device, requires_grad, generator, dtype=kind_of(dtype))
 
 
@@ -129,7 +122,7 @@ def randn(
     generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers drawn from the normal distribution."""
-    shape = sized("randn", sizes, size)
+    shape = _dims.sized("randn", sizes, size)
     return _drawn("normal", shape, device, requires_grad, generator, dtype=kind_of(dtype))
 
 

@@ -15,6 +15,7 @@ from tapegrad._core.arguments import (
     reshaped,
     several,
     shape,
+    sized,
 )
 from tapegrad.errors import ShapeError
 
@@ -32,6 +33,7 @@ __all__ = [
     "reshaped",
     "several",
     "shape",
+    "sized",
 ]
 
 

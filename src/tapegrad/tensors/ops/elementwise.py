@@ -227,7 +227,9 @@ def _smooth_power(x: Any, exponent: Any) -> Tensor:
     """Return powers, of which 0 ** 0 counts as the constant 1: its gradients are 0."""
     if not _any(_is_zero(x)):
         return _plain_pow(x, exponent)
-    both = _plain_add(abs(exponent.detach()), builtins.abs(x) if isinstance(x, (int, float)) else abs(x.detach()))
+    both = _plain_add(
+        abs(exponent.detach()), builtins.abs(x) if isinstance(x, (int, float)) else abs(x.detach())
+    )
     constant = eq(both, 0)
     base = where(constant, 1.0, x).to(both.dtype)
     return where(constant, 1.0, _plain_pow(base, exponent))

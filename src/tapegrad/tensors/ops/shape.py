@@ -264,8 +264,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
     have = input._array.shape
     place = _dims.own("unbind", dim, len(have))
-    before = (slice(None),) * place
-    return tuple([SLICE(input, index=(*before, i, ...)) for i in range(have[place])])
+    if not place:
+        return tuple([SLICE(input, index=(i, ...)) for i in range(have[0])])
+    return tuple([_part(input, place, i) for i in range(have[place])])
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
