@@ -189,6 +189,22 @@ nb::object flattened(const nb::tuple& have, nb::handle start, nb::handle end) {
     return as_tuple(sizes);
 }
 
+/// A shape without dimensions of one element: all of them for None, or those named.
+nb::object squeezed(const nb::tuple& have, nb::handle dim) {
+    const auto ndim = static_cast<Py_ssize_t>(have.size());
+    std::vector<bool> named(static_cast<std::size_t>(ndim ? ndim : 1), dim.is_none());
+    const bool none = (PyTuple_Check(dim.ptr()) || PyList_Check(dim.ptr())) && !nb::len(dim);
+    if (!dim.is_none() && !none)
+        for (nb::handle each : nb::borrow<nb::tuple>(several("squeeze", dim, ndim, Py_False)))
+            named[nb::cast<std::size_t>(each)] = true;
+    std::vector<Py_ssize_t> sizes;
+    for (Py_ssize_t d = 0; d < ndim; ++d) {
+        const Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(have.ptr(), d));
+        if (size != 1 || !named[static_cast<std::size_t>(d)]) sizes.push_back(size);
+    }
+    return as_tuple(sizes);
+}
+
 /// A shape with dimensions of one element repeated, or with more in front; -1 keeps a size.
 nb::object expanded(const nb::tuple& have, const nb::tuple& given) {
     std::vector<Py_ssize_t> wanted = numbers("expand", given);
@@ -353,6 +369,9 @@ void bind_arguments(nb::module_& m) {
           nb::sig("def flattened(have: tuple[int, ...], start: typing.Any, end: typing.Any) -> "
                   "tuple[int, ...]"),
           "A shape with the dimensions from start to end as one.");
+    a.def("squeezed", &squeezed, nb::arg("have"), nb::arg("dim").none(),
+          nb::sig("def squeezed(have: tuple[int, ...], dim: typing.Any) -> tuple[int, ...]"),
+          "A shape without dimensions of one element: all of them for None, or those named.");
     a.def("expanded", &expanded, nb::arg("have"), nb::arg("given"),
           nb::sig("def expanded(have: tuple[int, ...], given: tuple[typing.Any, ...]) -> "
                   "tuple[int, ...]"),

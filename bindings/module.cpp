@@ -104,6 +104,7 @@ NB_MODULE(_core, m) {
     bind_arguments(m);
     bind_checked(m);
     bind_rules(m);
+    bind_views(m);
     bind_fused(m);
     bind_loops(m);
     bind_custom(m);

@@ -381,37 +381,6 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
     return nb::borrow<nb::tuple>(listed);
 }
 
-// ---- views ------------------------------------------------------------------------------------
-
-/// A view with dimensions of one element repeated; some 2 us quicker than NumPy's own. Nobody may
-/// write there, where one element stands for several.
-nb::object expand(nb::handle object, const nb::tuple& shape) {
-    const Item item = item_of("expand", object.ptr());
-    if (!item.array) raise("DTypeError", "expand: expected an array");
-    const int ndim = PyArray_NDIM(item.array), extra = static_cast<int>(shape.size()) - ndim;
-    if (extra < 0 || shape.size() > max_dims)
-        raise("ShapeError", "expand: expected from " + std::to_string(ndim) + " to " +
-                                std::to_string(max_dims) + " sizes, got " +
-                                std::to_string(shape.size()));
-    npy_intp sizes[max_dims], strides[max_dims];
-    for (int d = 0; d < ndim + extra; ++d) {
-        sizes[d] = nb::cast<npy_intp>(shape[static_cast<std::size_t>(d)]);
-        const npy_intp have = d < extra ? 1 : PyArray_DIM(item.array, d - extra);
-        if (sizes[d] < 0 || (have != 1 && have != sizes[d]))
-            raise("ShapeError", "expand: shape " + shape_text(item.array) + " does not expand to " +
-                                    nb::cast<std::string>(nb::str(shape)));
-        strides[d] = have == 1 ? 0 : PyArray_STRIDE(item.array, d - extra);
-    }
-    PyArray_Descr* descr = PyArray_DESCR(item.array);
-    Py_INCREF(descr);
-    nb::object out = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, ndim + extra, sizes,
-                                                    strides, PyArray_DATA(item.array), 0, nullptr));
-    if (!out.is_valid()) throw nb::python_error();
-    if (PyArray_SetBaseObject(array_of(out), nb::borrow(object).release().ptr()) < 0)
-        throw nb::python_error();
-    return out;
-}
-
 // ---- the table's derivatives ------------------------------------------------------------------
 
 int number_of(const std::string& name) {
@@ -454,9 +423,6 @@ void bind_pointwise(nb::module_& m) {
         nb::sig("def map_program(program: tapegrad._core.Program, operands: tuple[typing.Any, "
                 "...], out: tuple[" ANY_ARRAY ", ...] | None = None) -> tuple[" ANY_ARRAY ", ...]"),
         "A scalar program over broadcast arrays and numbers, element by element.");
-    p.def("expand", &expand, nb::arg("x"), nb::arg("shape"),
-          nb::sig("def expand(x: " ANY_ARRAY ", shape: tuple[int, ...]) -> " ANY_ARRAY),
-          "A view with dimensions of one element repeated.");
     p.def("partials", &partial_vars, nb::arg("op"), nb::arg("a"), nb::arg("b"), nb::arg("y"),
           nb::sig("def partials(op: int, a: tapegrad._core.Var, b: tapegrad._core.Var, y: "
                   "tapegrad._core.Var) -> list[tapegrad._core.Var]"),

@@ -86,6 +86,7 @@ void bind_walk(nb::module_& m);
 void bind_arguments(nb::module_& m);
 void bind_checked(nb::module_& m);
 void bind_rules(nb::module_& m);
+void bind_views(nb::module_& m);
 void bind_fused(nb::module_& m);
 void bind_loops(nb::module_& m);
 void bind_custom(nb::module_& m);

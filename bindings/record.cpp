@@ -417,6 +417,17 @@ void bind_record(nb::module_& m) {
         "Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it "
         "is; None if it has none.");
     m.def(
+        "detached",
+        [](nb::handle object) {
+            if (!is_tensor(object.ptr())) raise("DTypeError", "detach: expected a tensor");
+            TensorState* tensor = tensor_of(object.ptr());
+            nb::object out = wrap(tensor->array, tensor->device);
+            tensor_of(out.ptr())->cell = Py_NewRef(cell_of(tensor));
+            return out;
+        },
+        nb::arg("tensor"), nb::sig("def detached(tensor: TensorState) -> typing.Any"),
+        "A tensor on the same memory, without history.");
+    m.def(
         "is_view", [](nb::handle array) { return is_view(array.ptr()); }, nb::arg("array"),
         nb::sig("def is_view(array: typing.Any) -> bool"),
         "Whether an array lies on memory that somebody else holds, too.");

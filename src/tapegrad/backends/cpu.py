@@ -14,6 +14,7 @@ from typing import Any
 
 from tapegrad import _tensor
 from tapegrad._core import pointwise
+from tapegrad._core import views as native_views
 from tapegrad.backends import Backend, views
 from tapegrad.errors import OptionError
 
@@ -226,7 +227,10 @@ def _cast(x: Array, dtype: Any) -> Array:
 
 _ADD, _MUL, _LT = map(pointwise.op_number, ("add", "mul", "lt"))
 KERNELS: dict[str, Callable[..., Any]] = {
-    "expand": pointwise.expand,
+    "reshape": native_views.reshape,
+    "permute": native_views.permute,
+    "slice": native_views.slice,
+    "expand": native_views.expand,
     "clone": _copy,
     "cast": _cast,
     "where": pointwise.select,

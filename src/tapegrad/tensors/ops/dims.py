@@ -16,6 +16,7 @@ from tapegrad._core.arguments import (
     several,
     shape,
     sized,
+    squeezed,
 )
 from tapegrad.errors import ShapeError
 
@@ -34,6 +35,7 @@ __all__ = [
     "several",
     "shape",
     "sized",
+    "squeezed",
 ]
 
 

@@ -126,11 +126,7 @@ def expand(input: Tensor, *size: Any) -> Tensor:
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
-    have = input._array.shape
-    if dim is None:
-        return in_shape(input, tuple([size for size in have if size != 1]))
-    dims = _dims.named("squeeze", dim, len(have))
-    return in_shape(input, tuple([s for d, s in enumerate(have) if d not in dims or s != 1]))
+    return in_shape(input, _dims.squeezed(input._array.shape, dim))
 
 
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
