@@ -269,6 +269,30 @@ nb::object apply_dense(Op op, std::span<Item> items, DType type) {
     return result;
 }
 
+/// Broadcasts operands, makes or checks the result, and runs body(extent, operands, result).
+template <class Body>
+nb::object into_result(const char* name, std::span<Item> items, DType type, PyObject* out,
+                       Body body) {
+    const Extent extent = broadcast(name, items);
+    std::vector<nb::object> keep;
+    nb::object result;
+    if (out == Py_None) {
+        result = new_array(extent, type);
+    } else {
+        PyArrayObject* given = result_array(name, out, extent, type);
+        separate(items, {&given, 1}, keep);
+        result = nb::borrow(out);
+    }
+    Strided operands[3];
+    for (std::size_t i = 0; i < items.size(); ++i) operands[i] = strided(extent, items[i]);
+    Item target{array_of(result), type, {}};
+    dtype_of(target.array, target.type);
+    const Strided to = strided(extent, target);
+    const Unlocked unlocked(long_running(extent));
+    body(extent, std::span<const Strided>{operands, items.size()}, to);
+    return result;
+}
+
 nb::object apply(Op op, std::span<Item> items, PyObject* out) {
     const char* name = info(op).name;
     check_signed(op, items);
@@ -278,24 +302,10 @@ nb::object apply(Op op, std::span<Item> items, PyObject* out) {
     const DType result_type = is_comparison(op) ? DType::b8 : type;
     if (out == Py_None && op != Op::where && result_type == compute && alike(items, type))
         return apply_dense(op, items, type);
-    const Extent extent = broadcast(name, items);
-    std::vector<nb::object> keep;
-    nb::object result;
-    if (out == Py_None) {
-        result = new_array(extent, result_type);
-    } else {
-        PyArrayObject* given = result_array(name, out, extent, result_type);
-        separate(items, {&given, 1}, keep);
-        result = nb::borrow(out);
-    }
-    Strided operands[3];
-    for (std::size_t i = 0; i < items.size(); ++i) operands[i] = strided(extent, items[i]);
-    Item target{array_of(result), result_type, {}};
-    dtype_of(target.array, target.type);
-    const Strided to = strided(extent, target);
-    const Unlocked unlocked(long_running(extent));
-    pointwise(op, compute, extent, {operands, items.size()}, to, wanted_threads);
-    return result;
+    return into_result(name, items, result_type, out,
+                       [&](const Extent& extent, auto operands, const Strided& to) {
+                           pointwise(op, compute, extent, operands, to, wanted_threads);
+                       });
 }
 
 /// Elementwise operations lie between `projection` and `where`.
@@ -332,6 +342,22 @@ nb::object select(nb::handle c, nb::handle a, nb::handle b, nb::handle out) {
     Item items[] = {item_of("where", c.ptr()), item_of("where", a.ptr()),
                     item_of("where", b.ptr())};
     return apply(Op::where, items, out.ptr());
+}
+
+template <BitOp op>
+nb::object map_bits(nb::handle a, nb::handle b) {
+    constexpr const char* names[] = {"bitwise_and", "bitwise_or", "bitwise_xor"};
+    const char* name = names[static_cast<int>(op)];
+    Item items[] = {item_of(name, a.ptr()), item_of(name, b.ptr())};
+    const DType type = promoted(items);
+    if (is_floating(type))
+        raise("DTypeError", std::string(name) + ": expected whole numbers or bools, got " +
+                                name_of(type) + "; use x.long() or x.bool()");
+    const DType compute = type == DType::b8 ? DType::i32 : type;
+    return into_result(name, items, type, Py_None,
+                       [&](const Extent& extent, auto operands, const Strided& to) {
+                           pointwise(op, compute, extent, operands, to, wanted_threads);
+                       });
 }
 
 // ---- programs ---------------------------------------------------------------------------------
@@ -417,6 +443,13 @@ void bind_pointwise(nb::module_& m) {
     p.def("select", &select, nb::arg("c"), nb::arg("a"), nb::arg("b"), nb::arg("out") = nb::none(),
           nb::sig("def select(c: typing.Any, a: typing.Any, b: typing.Any" OUT),
           "a where c is not 0, else b.");
+#define BITS(name, op, doc)                                \
+    p.def(name, &map_bits<op>, nb::arg("a"), nb::arg("b"), \
+          nb::sig("def " name "(a: typing.Any, b: typing.Any) -> " ANY_ARRAY), doc)
+    BITS("bitwise_and", BitOp::both, "The bits that both operands have.");
+    BITS("bitwise_or", BitOp::either, "The bits that one of both operands has.");
+    BITS("bitwise_xor", BitOp::one, "The bits that just one of both operands has.");
+#undef BITS
     p.def(
         "map_program", &map_program, nb::arg("program"), nb::arg("operands"),
         nb::arg("out") = nb::none(),

@@ -23,6 +23,7 @@ from tests.tensors.cases import DEVICES, RECORDS, cases
 TABLE = {name for name, op in REGISTRY.items() if isinstance(op, TableOp)}
 #: Operations whose results have no gradient.
 CONSTANT = {"all", "any", "argmax", "argmin", "nonzero"}
+CONSTANT |= {"bitwise_and", "bitwise_or", "bitwise_xor"}
 
 
 def missing(record: Any) -> list[str]:
