@@ -133,6 +133,8 @@ def _shares(x_shape: Any, dtype: Any, attrs: dict[str, Any]) -> tuple[Array, Arr
     options = {"dilation": (1, 1), "ceil_mode": attrs["ceil_mode"]}
     geometry = (attrs["kernel"], attrs["stride"], attrs["padding"])
     inside = _pool_windows(one, *geometry, **options, fill=0.0)
+    if attrs["divisor"]:
+        return inside, np.asarray(1.0 / attrs["divisor"])
     if not attrs["count_include_pad"]:
         return inside, 1.0 / inside.sum((-1, -2))
     top, left = attrs["padding"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapegrad._core import rules
-from tapegrad.errors import ShapeError
+from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.matmul import check_types
@@ -63,6 +63,7 @@ _AVERAGE = define(
         Sample((1, 2, 7, 7), kernel_size=2, ceil_mode=True, count_include_pad=False),
         Sample((1, 2, 2, 2), kernel_size=3, ceil_mode=True),
         Sample((1, 1, 1, 3), kernel_size=4, padding=1, ceil_mode=True),
+        Sample((1, 2, 7, 5), kernel_size=3, stride=2, padding=1, divisor_override=-5),
     ],
     benchmark="avg_pool2d",
 )
@@ -84,6 +85,7 @@ _AVERAGE_BACK: Op = define(
             padding=(1, 1),
             ceil_mode=False,
             count_include_pad=True,
+            divisor=0,
         )
     ],
 )
@@ -146,8 +148,17 @@ def avg_pool2d(
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window, with or without the border's zeros."""
+    """Return the mean of each window, with or without the border's zeros.
+
+    With `divisor_override`, return its sum divided by that.
+    """
+    if divisor_override is not None and not _is_divisor(divisor_override):
+        raise OptionError(
+            "avg_pool2d: expected divisor_override to be a whole number that is not 0, got "
+            f"{divisor_override!r}"
+        )
     kernel = _dims.pair("avg_pool2d", "kernel_size", kernel_size, 1)
     found: Tensor = _AVERAGE(
         _batched(input),
@@ -156,8 +167,14 @@ def avg_pool2d(
         padding=_dims.pair("avg_pool2d", "padding", padding),
         ceil_mode=ceil_mode,
         count_include_pad=count_include_pad,
+        divisor=divisor_override or 0,
     )
     return found.squeeze(0) if input._array.ndim == 3 else found
+
+
+def _is_divisor(value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and value != 0 and -(2**63) <= value < 2**63
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
