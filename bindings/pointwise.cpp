@@ -421,7 +421,7 @@ nb::list partial_vars(int op, const Var& a, const Var& b, const Var& y) {
     common_graph("partials", a, b);
     Graph& graph = *common_graph("partials", a, y);
     const auto symbol = [&](const Var& var) { return Symbol(graph, var.id); };
-    const auto found = partials(known, symbol(a), symbol(b), symbol(y));
+    const auto found = partials_over_arrays(known, symbol(a), symbol(b), symbol(y));
     nb::list out;
     for (int i = 0; i < info(known).arity; ++i)
         out.append(make_var(y.graph, found[static_cast<std::size_t>(i)].in(graph)));

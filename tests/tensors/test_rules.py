@@ -51,7 +51,10 @@ REFUSED = [
     *("~t([1.5])", "t([1]) | 0.5", "t([1, 2]) ^ t([1.0, 2.0])", "t([True]).__ior__(t([2]))"),
     *("F.pad(t([[1.0, 2.0]]), (2, 0), mode='reflect')", "tt.einsum('i,i', t([1.0]), 2)"),
     *("F.pad(t([[1.0, 2.0]]), (3, 0), mode='circular')", "F.pad(t([[1.0]]), (1, 1), mode='no')"),
-    *(f"F.avg_pool2d(tt.ones(1, 2, 2), 2, divisor_override={each})" for each in ("0", "1.5", "'a'")),
+    *(
+        f"F.avg_pool2d(tt.ones(1, 2, 2), 2, divisor_override={each})"
+        for each in ("0", "1.5", "'a'")
+    ),
     "F.scaled_dot_product_attention(*[tt.ones(1, 2, 3)] * 3, attn_mask=tt.ones(2, 2).long())",
 ]
 #: Refused by neither.

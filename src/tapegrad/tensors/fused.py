@@ -132,7 +132,8 @@ class _Gradient(Fused):
     ) -> None:
         super().__init__(name, inputs, outputs)
         places = {var.index: place for place, var in enumerate(self._inputs)}
-        ways = [_way(out, places) for out in outputs]
+        self._values = [_value(out) for out in outputs]
+        ways = [_way(out, places) for out in self._values]
         self.quick = self._plan(ways, needs)
         computed = [_BY_PROGRAM if isinstance(way, tuple) else way for way in ways]
         several = computed.count(_BY_PROGRAM) > 1 and computed != ways
@@ -146,7 +147,7 @@ class _Gradient(Fused):
         and for no program at all.
         """
         given = iter(ways)
-        left = [out for out, way in zip(self._outputs, ways, strict=True) if way == _BY_PROGRAM]
+        left = [out for out, way in zip(self._values, ways, strict=True) if way == _BY_PROGRAM]
         rest = Fused(self.name, self._inputs, left).program if left else None
         return tuple(next(given) if want else None for want in needs), rest
 
@@ -161,6 +162,26 @@ _DIRECT = ("mul", "neg", "div")
 _BY_PROGRAM = -1
 #: Elements from which on one pass is quicker than two operations, each with a shorter call.
 _LARGE = 100_000
+
+
+def _value(out: Var) -> Var:
+    """Return a gradient as it may be computed where nobody differentiates it.
+
+    A derivative that vanishes far out stands in a `where`, for those of higher order: it is 0 where
+    a factor of it is. Its value is that without it.
+    """
+    if out.op != "masked_mul" or out.operands[1].op != "where":
+        return out
+    weight, masked = out.operands
+    condition, zero, derivative = masked.operands
+    known_zero = out.graph.constant(0.0).index
+    if condition.op != "eq" or {condition.operands[1].index, zero.index} != {known_zero}:
+        return out
+    factors = derivative.operands if derivative.op == "mul" else (derivative,)
+    others = [each for each in factors if each.index != condition.operands[0].index]
+    plain = len(others) < len(factors) and all(each.op == "constant" for each in others)
+    found: Var = scalar.masked_mul(weight, derivative) if plain else out
+    return found
 
 
 def _way(out: Var, places: dict[int, int]) -> Any:

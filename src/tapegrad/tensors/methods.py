@@ -22,9 +22,9 @@ from tapegrad.tensors.operands import only_tensor as _tensor
 from tapegrad.tensors.operands import operand as _operand
 from tapegrad.tensors.operands import other as _other
 from tapegrad.tensors.operands import scaled as _scaled
+from tapegrad.tensors.ops import bits, index, matmul, reduce, search, shape, softmax
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
-from tapegrad.tensors.ops import bits, index, matmul, reduce, search, shape, softmax
 from tapegrad.tensors.registry import Op, Sample, define, moved
 
 _TABLE = e.TABLE

@@ -1,4 +1,4 @@
-"""The bits of whole numbers: one by one, and shifted, as products with powers of 2 and quotients."""
+"""The bits of whole numbers: one by one; shifted, as products with powers of 2 and quotients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def _check_whole(op: str, *operands: Any) -> None:
     for each in operands:
         own = each._array if isinstance(each, TensorBase) else np.asarray(each)
         if own.dtype.kind not in "biu":
-            raise DTypeError(f"{op}: expected whole numbers or bools, got {own.dtype}; use x.long()")
+            raise DTypeError(
+                f"{op}: expected whole numbers or bools, got {own.dtype}; use x.long()"
+            )
 
 
 def _tensors(op: str, input: Any, other: Any) -> tuple[Tensor, Tensor]:
