@@ -22,12 +22,13 @@ from tests.oracles.torch import Torch, tapegrad
 from tests.tensors.torch_calls import made
 
 
-def scaled(input: Tensor, factor: float = 2.0) -> Tensor:
+def _scaled(input: Tensor, factor: float = 2.0) -> Tensor:
     """Return a product."""
     return input * factor
 
 
-scaled = checked(scaled)
+_scaled.__name__ = _scaled.__qualname__ = "scaled"
+scaled: Any = checked(_scaled)
 
 
 def test_a_checked_function_looks_like_the_function() -> None:
