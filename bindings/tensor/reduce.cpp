@@ -119,12 +119,23 @@ nb::object cumsum_array(nb::handle object, Size dim) {
 
 // ---- softmax and its kin -----------------------------------------------------------------------
 
+/// A number is an array of one element here.
+View with_a_dim(View view) {
+    if (!view.ndim) {
+        view.shape[0] = 1;
+        view.strides[0] = view.itemsize;
+        view.ndim = 1;
+    }
+    return view;
+}
+
 template <Softmax kind>
 nb::object softmax_array(nb::handle object, Size dim) {
     const Array x = contiguous("softmax: x", object, reals);
-    const int checked = dim_argument("softmax: dim", dim, x.view.ndim);
+    const View view = with_a_dim(x.view);
+    const int checked = dim_argument("softmax: dim", dim, view.ndim);
     const Array y = fresh_like(x.view);
-    unlocked(x.view.size(), [&] { softmax(kind, x.view, checked, y.view); });
+    unlocked(view.size(), [&] { softmax(kind, view, checked, with_a_dim(y.view)); });
     return y.object;
 }
 
@@ -132,9 +143,12 @@ template <Softmax kind>
 nb::object softmax_backward_array(nb::handle gradient, nb::handle result, Size dim) {
     const Array y = contiguous("softmax_backward: y", result, reals);
     const Array g = contiguous_like("softmax_backward: g", gradient, y.view);
-    const int checked = dim_argument("softmax_backward: dim", dim, y.view.ndim);
+    const View view = with_a_dim(y.view);
+    const int checked = dim_argument("softmax_backward: dim", dim, view.ndim);
     const Array gx = fresh_like(y.view);
-    unlocked(y.view.size(), [&] { softmax_backward(kind, g.view, y.view, checked, gx.view); });
+    unlocked(view.size(), [&] {
+        softmax_backward(kind, with_a_dim(g.view), view, checked, with_a_dim(gx.view));
+    });
     return gx.object;
 }
 

@@ -49,17 +49,9 @@ def _place(op: str) -> Callable[..., Array]:
     return lambda x, dim, keepdim: both(x, dim, keepdim)[1]
 
 
-def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """Treat an array without dimensions as one element."""
-    return lambda *arrays, dim: (
-        kernel(*arrays, dim)
-        if arrays[0].ndim
-        else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
-    )
-
-
 def _cumsum(x: Array, dim: int) -> Array:
-    return _tensor.cumsum(x if x.dtype.kind == "f" else _cast(x, "int64"), dim)
+    x = x if x.dtype.kind == "f" else _cast(x, "int64")
+    return _tensor.cumsum(x, dim) if x.ndim else x.copy()
 
 
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
@@ -248,7 +240,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "min_dim": _extreme("min"),
     "argmax": _place("max"),
     "argmin": _place("min"),
-    "cumsum": _along(_cumsum),
+    "cumsum": _cumsum,
     "sort": _sort,
     "take": _take,
     "put_add": _put_add,
@@ -281,10 +273,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     ),
     "attention": _tensor.attention,
     "attention_backward": _tensor.attention_backward,
-    "softmax": _along(_tensor.softmax),
-    "softmax_backward": _along(_tensor.softmax_backward),
-    "log_softmax": _along(_tensor.log_softmax),
-    "log_softmax_backward": _along(_tensor.log_softmax_backward),
+    "softmax": _tensor.softmax,
+    "softmax_backward": _tensor.softmax_backward,
+    "log_softmax": _tensor.log_softmax,
+    "log_softmax_backward": _tensor.log_softmax_backward,
     "logsumexp": _logsumexp,
     "uniform": _tensor.philox_uniform,
     "normal": _tensor.philox_normal,
