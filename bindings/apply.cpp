@@ -6,9 +6,6 @@
 #include <structmember.h>
 
 #include <cstddef>
-#include <exception>
-#include <new>
-#include <string>
 #include <vector>
 
 #include "python.h"
@@ -54,26 +51,31 @@ PyObject* device_of(Items operands, bool& wanted) {
     raise("DTypeError", "expected tensors of one device");
 }
 
-nb::object kernel_of(const OpState* op, PyObject* device) {
-    static PyObject* kernels = name_of("kernels");
-    return owned(PyObject_GetItem(get(device, kernels).ptr(), op->name));
+/// Finds the kernel of a device, which is remembered: a device's kernels do not change.
+void find_kernel(OpState* op, PyObject* device) {
+    static PyObject *kernels = name_of("kernels"), *keeps = name_of("keeps");
+    nb::object kernel = owned(PyObject_GetItem(get(device, kernels).ptr(), op->name));
+    PyObject* place = PyDict_GetItemWithError(get(device, keeps).ptr(), op->name);
+    if (!place && PyErr_Occurred()) throw nb::python_error();
+    op->kept = place ? PyLong_AsSsize_t(place) : -1;
+    Py_XSETREF(op->kernel, kernel.release().ptr());
+    Py_XSETREF(op->device, Py_NewRef(device));
 }
 
 /// The cell of the operand of which the device's kernel keeps something; null if it keeps nothing.
-PyObject* kept_cell(const OpState* op, Items operands, PyObject* device) {
-    static PyObject* keeps = name_of("keeps");
-    PyObject* place = PyDict_GetItemWithError(get(device, keeps).ptr(), op->name);
-    if (!place && PyErr_Occurred()) throw nb::python_error();
-    if (!place) return nullptr;
-    PyObject* weight = operands.items[PyLong_AsSsize_t(place)];
+PyObject* kept_cell(const OpState* op, Items operands) {
+    if (op->kept < 0) return nullptr;
+    PyObject* weight = op->kept < operands.count ? operands.items[op->kept] : Py_None;
     return is_tensor(weight) ? cell_of(tensor_of(weight)) : Py_None;
 }
 
 /// What the kernel makes of the operands' arrays, and of a cell behind them.
-nb::object run(const OpState* op, const Call& given, PyObject* device) {
+nb::object run(OpState* op, const Call& given, PyObject* device) {
+    if (op->device != device) find_kernel(op, device);
+    const nb::object kernel = nb::borrow(op->kernel);  // another thread may meet another device
     PyObject* few[16];
     std::vector<PyObject*> many;
-    PyObject* cell = kept_cell(op, given.operands, device);
+    PyObject* cell = kept_cell(op, given.operands);
     const Py_ssize_t operands = given.operands.count, count = operands + (cell ? 1 : 0);
     const Py_ssize_t all = count + given.attributes();
     PyObject** arguments = few;
@@ -87,10 +89,12 @@ nb::object run(const OpState* op, const Call& given, PyObject* device) {
     }
     if (cell) arguments[operands] = cell;
     for (Py_ssize_t i = count; i < all; ++i) arguments[i] = given.attribute(i - count);
-    return call(kernel_of(op, device).ptr(), {arguments, count}, given.names);
+    return call(kernel.ptr(), {arguments, count}, given.names);
 }
 
 nb::object attributes_of(const Call& given) {
+    static PyObject* none = PyDict_New();
+    if (!given.attributes()) return nb::borrow(none);
     nb::object out = owned(PyDict_New());
     for (Py_ssize_t i = 0; i < given.attributes(); ++i)
         if (PyDict_SetItem(out.ptr(), PyTuple_GET_ITEM(given.names, i), given.attribute(i)) < 0)
@@ -101,14 +105,6 @@ nb::object attributes_of(const Call& given) {
 void note(OpState* op, const Call& given, Items outs, PyObject* device) {
     record(reinterpret_cast<PyObject*>(op), op->plans, given.operands, outs,
            attributes_of(given).ptr(), device, op->tied);
-}
-
-nb::object wrapped_tuple(PyObject* arrays, PyObject* device) {
-    const Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_GET_SIZE(arrays) : 0;
-    nb::object outs = nb::steal(new_tuple(count));
-    for (Py_ssize_t i = 0; i < count; ++i)
-        PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(arrays, i), device).release().ptr());
-    return outs;
 }
 
 nb::object apply(OpState* op, const Call& given) {
@@ -133,80 +129,15 @@ nb::object apply(OpState* op, const Call& given) {
     return out;
 }
 
-// ---- scalar programs --------------------------------------------------------------------------
-
-/// The device of the operands, and whether one of them is of float64; numbers have neither.
-PyObject* place_of(const nb::tuple& operands, bool& wide, bool& wanted) {
-    static PyObject *dtype = name_of("dtype"), *character = name_of("char");
-    PyObject* device = nullptr;
-    for (nb::handle each : operands) {
-        if (!is_tensor(each.ptr())) continue;
-        TensorState* tensor = tensor_of(each.ptr());
-        if (device && tensor->device != device) return nullptr;
-        device = tensor->device;
-        wanted = wanted || tensor->requires_grad;
-        if (PyArray_Check(tensor->array))
-            wide =
-                wide || PyArray_TYPE(reinterpret_cast<PyArrayObject*>(tensor->array)) == NPY_DOUBLE;
-        else
-            wide = wide ||
-                   nb::cast<std::string>(get(get(tensor->array, dtype).ptr(), character)) == "d";
-    }
-    return device;
-}
-
-/// The program for a number type, which `op` compiles when it is first needed.
-nb::object program_of(nb::handle op, bool wide) {
-    static PyObject *programs = name_of("programs"), *float32 = name_of("float32"),
-                    *float64 = name_of("float64");
-    PyObject* type = wide ? float64 : float32;
-    PyObject* known = PyDict_GetItemWithError(get(op.ptr(), programs).ptr(), type);
-    return known ? nb::borrow(known) : nb::object(op.attr("program")(nb::handle(type)));
-}
-
-/// Applies a scalar program to tensors and numbers: a tensor per output.
-nb::object apply_program(nb::handle op, const nb::tuple& operands) {
-    static PyObject *map_program = name_of("map_program"), *plans = name_of("plans");
-    bool wide = false, wanted = false;
-    PyObject* device = place_of(operands, wide, wanted);
-    if (!device) {
-        op.attr("explain")(operands);
-        raise("DTypeError", "expected tensors of one device");
-    }
-    nb::object arrays = nb::steal(new_tuple(static_cast<Py_ssize_t>(operands.size())));
-    for (std::size_t i = 0; i < operands.size(); ++i) {
-        PyObject* each = operands[i].ptr();
-        PyTuple_SET_ITEM(arrays.ptr(), static_cast<Py_ssize_t>(i),
-                         Py_NewRef(is_tensor(each) ? tensor_of(each)->array : each));
-    }
-    const nb::object compiled = program_of(op, wide);
-    PyObject* arguments[] = {compiled.ptr(), arrays.ptr()};
-    nb::object outs =
-        wrapped_tuple(call(get(device, map_program).ptr(), {arguments, 2}).ptr(), device);
-    const Items results{&PyTuple_GET_ITEM(outs.ptr(), 0), PyTuple_GET_SIZE(outs.ptr())};
-    if (wanted && recording)
-        record(op.ptr(), get(op.ptr(), plans).ptr(),
-               {&PyTuple_GET_ITEM(operands.ptr(), 0), PyTuple_GET_SIZE(operands.ptr())}, results,
-               Py_None, device, static_cast<int>(results.count));
-    return outs;
-}
-
 // ---- the type ---------------------------------------------------------------------------------
 
 /// What Python calls; errors become its own here.
 PyObject* call_op(PyObject* self, PyObject* const* arguments, std::size_t count, PyObject* names) {
     const Call given{{arguments, PyVectorcall_NARGS(count)}, names};
-    try {
-        if (op_of(self)->name) return apply(op_of(self), given).release().ptr();
-        PyErr_SetString(PyExc_TypeError, "an operation must be set up before it is applied");
-    } catch (nb::python_error& error) {
-        error.restore();
-    } catch (const std::bad_alloc&) {
-        PyErr_NoMemory();
-    } catch (const std::exception& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
-    }
-    return nullptr;
+    return as_python([&] {
+        if (!op_of(self)->name) raise_not_set_up();
+        return apply(op_of(self), given);
+    });
 }
 
 int traverse_op(PyObject* object, visitproc visit, void* arg) {
@@ -215,6 +146,8 @@ int traverse_op(PyObject* object, visitproc visit, void* arg) {
     Py_VISIT(op_of(object)->rule);
     Py_VISIT(op_of(object)->vjp);
     Py_VISIT(op_of(object)->plans);
+    Py_VISIT(op_of(object)->device);
+    Py_VISIT(op_of(object)->kernel);
     return 0;
 }
 
@@ -223,6 +156,8 @@ int clear_op(PyObject* object) {
     Py_CLEAR(op_of(object)->rule);
     Py_CLEAR(op_of(object)->vjp);
     Py_CLEAR(op_of(object)->plans);
+    Py_CLEAR(op_of(object)->device);
+    Py_CLEAR(op_of(object)->kernel);
     return 0;
 }
 
@@ -248,10 +183,7 @@ PyObject* set_up(PyObject* self, PyObject* arguments, PyObject* named) {
     op->results = results;
     op->tied = tied;
     op->view = static_cast<char>(view);
-    // Python 3.11 gives a class the quick way of being called only if it has no base in C; later
-    // ones do so by themselves. A class with a __call__ of its own has another tp_call.
-    PyTypeObject* type = Py_TYPE(self);
-    if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    call_quickly(self);
     Py_RETURN_NONE;
 }
 
@@ -276,12 +208,6 @@ PyType_Spec op_spec = {"tapegrad._core.OpState", sizeof(OpState), 0,
 
 }  // namespace
 
-void bind_apply(nb::module_& m) {
-    m.attr("OpState") = owned(PyType_FromSpec(&op_spec));
-    m.def("apply_program", &apply_program, nb::arg("op"), nb::arg("operands"),
-          nb::sig("def apply_program(op: typing.Any, operands: tuple[typing.Any, ...]) -> "
-                  "tuple[typing.Any, ...]"),
-          "Applies a scalar program to tensors and numbers, and records that.");
-}
+void bind_apply(nb::module_& m) { m.attr("OpState") = owned(PyType_FromSpec(&op_spec)); }
 
 }  // namespace tapegrad::bindings

@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,15 @@ nb::object shape(const char* op, const nb::tuple& given) {
     return as_tuple(sizes);
 }
 
+/// The same; or by the name `size`.
+nb::object sized(const char* op, const nb::tuple& given, nb::handle size) {
+    if (size.is_none()) return shape(op, given);
+    if (given.size())
+        raise("ShapeError", std::string(op) + ": expected sizes or size=..., got both: " +
+                                text_of(given) + " and " + text_of(size));
+    return shape(op, nb::make_tuple(size));
+}
+
 /// Each dimension once, in another order.
 nb::object order(const char* op, const nb::tuple& given, Py_ssize_t ndim) {
     std::vector<Py_ssize_t> dims = numbers(op, given);
@@ -179,6 +189,22 @@ nb::object flattened(const nb::tuple& have, nb::handle start, nb::handle end) {
     return as_tuple(sizes);
 }
 
+/// A shape without dimensions of one element: all of them for None, or those named.
+nb::object squeezed(const nb::tuple& have, nb::handle dim) {
+    const auto ndim = static_cast<Py_ssize_t>(have.size());
+    std::vector<bool> named(static_cast<std::size_t>(ndim ? ndim : 1), dim.is_none());
+    const bool none = (PyTuple_Check(dim.ptr()) || PyList_Check(dim.ptr())) && !nb::len(dim);
+    if (!dim.is_none() && !none)
+        for (nb::handle each : nb::borrow<nb::tuple>(several("squeeze", dim, ndim, Py_False)))
+            named[nb::cast<std::size_t>(each)] = true;
+    std::vector<Py_ssize_t> sizes;
+    for (Py_ssize_t d = 0; d < ndim; ++d) {
+        const Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(have.ptr(), d));
+        if (size != 1 || !named[static_cast<std::size_t>(d)]) sizes.push_back(size);
+    }
+    return as_tuple(sizes);
+}
+
 /// A shape with dimensions of one element repeated, or with more in front; -1 keeps a size.
 nb::object expanded(const nb::tuple& have, const nb::tuple& given) {
     std::vector<Py_ssize_t> wanted = numbers("expand", given);
@@ -216,6 +242,71 @@ nb::object pair(const char* op, const char* name, nb::handle given, Py_ssize_t l
                                 " as a whole number of at least " + std::to_string(least) +
                                 ", or two of them, got " + text_of(given));
     return as_tuple({numbers[0], numbers[1]});
+}
+
+// ---- numbers ----------------------------------------------------------------------------------
+
+constexpr int most_dims = 32;
+
+bool is_list(PyObject* object) { return PyList_CheckExact(object) || PyTuple_CheckExact(object); }
+
+/// The sizes of nested lists, by their first items; false where they are not plain.
+bool sizes_of(PyObject* data, int& ndim, npy_intp* sizes) {
+    for (ndim = 0; is_list(data); data = PySequence_Fast_GET_ITEM(data, 0)) {
+        const Py_ssize_t size = PySequence_Fast_GET_SIZE(data);
+        if (!size || ndim == most_dims) return false;
+        sizes[ndim++] = size;
+    }
+    return ndim > 0;
+}
+
+bool read(PyObject* object, float& number) {
+    if (!PyFloat_CheckExact(object)) return false;
+    number = static_cast<float>(PyFloat_AS_DOUBLE(object));
+    return true;
+}
+
+bool read(PyObject* object, std::int64_t& number) {
+    int overflow = 0;
+    if (PyLong_CheckExact(object)) number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return PyLong_CheckExact(object) && !overflow;
+}
+
+bool read(PyObject* object, bool& truth) {
+    truth = object == Py_True;
+    return PyBool_Check(object);
+}
+
+/// Reads nested lists of these sizes; false where something else is among them.
+template <class T>
+bool read_all(PyObject* data, int ndim, const npy_intp* sizes, T*& to) {
+    if (!ndim) return read(data, *to++);
+    if (!is_list(data) || PySequence_Fast_GET_SIZE(data) != sizes[0]) return false;
+    for (npy_intp i = 0; i < sizes[0]; ++i)
+        if (!read_all(PySequence_Fast_GET_ITEM(data, i), ndim - 1, sizes + 1, to)) return false;
+    return true;
+}
+
+template <class T>
+nb::object array_from(PyObject* data, int ndim, npy_intp* sizes, int type) {
+    nb::object out = owned(PyArray_SimpleNew(ndim, sizes, type));
+    auto* to = static_cast<T*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(out.ptr())));
+    return read_all(data, ndim, sizes, to) ? out : nb::none();
+}
+
+/// Nested lists of Python's floats as float32, of whole numbers as int64, or of bools; None where
+/// there is anything else in them.
+nb::object numbers_in(nb::handle data) {
+    int ndim;
+    npy_intp sizes[most_dims];
+    if (!sizes_of(data.ptr(), ndim, sizes)) return nb::none();
+    PyObject* first = data.ptr();
+    for (int d = 0; d < ndim; ++d) first = PySequence_Fast_GET_ITEM(first, 0);
+    if (PyFloat_CheckExact(first)) return array_from<float>(data.ptr(), ndim, sizes, NPY_FLOAT32);
+    if (PyLong_CheckExact(first))
+        return array_from<std::int64_t>(data.ptr(), ndim, sizes, NPY_INT64);
+    if (PyBool_Check(first)) return array_from<bool>(data.ptr(), ndim, sizes, NPY_BOOL);
+    return nb::none();
 }
 
 // ---- places -----------------------------------------------------------------------------------
@@ -257,6 +348,10 @@ void bind_arguments(nb::module_& m) {
     a.def("shape", &shape, nb::arg("op"), nb::arg("given"),
           nb::sig("def shape(op: str, given: tuple[typing.Any, ...]) -> tuple[int, ...]"),
           "The shape of a new tensor: sizes of at least 0, one by one or as a sequence.");
+    a.def("sized", &sized, nb::arg("op"), nb::arg("given"), nb::arg("size").none(),
+          nb::sig("def sized(op: str, given: tuple[typing.Any, ...], size: typing.Any) -> "
+                  "tuple[int, ...]"),
+          "The shape of a new tensor: of sizes one by one or together, or by the name `size`.");
     a.def("order", &order, nb::arg("op"), nb::arg("given"), nb::arg("ndim"),
           nb::sig("def order(op: str, given: tuple[typing.Any, ...], ndim: int) -> "
                   "tuple[int, ...]"),
@@ -274,6 +369,9 @@ void bind_arguments(nb::module_& m) {
           nb::sig("def flattened(have: tuple[int, ...], start: typing.Any, end: typing.Any) -> "
                   "tuple[int, ...]"),
           "A shape with the dimensions from start to end as one.");
+    a.def("squeezed", &squeezed, nb::arg("have"), nb::arg("dim").none(),
+          nb::sig("def squeezed(have: tuple[int, ...], dim: typing.Any) -> tuple[int, ...]"),
+          "A shape without dimensions of one element: all of them for None, or those named.");
     a.def("expanded", &expanded, nb::arg("have"), nb::arg("given"),
           nb::sig("def expanded(have: tuple[int, ...], given: tuple[typing.Any, ...]) -> "
                   "tuple[int, ...]"),
@@ -283,6 +381,10 @@ void bind_arguments(nb::module_& m) {
           nb::sig("def pair(op: str, name: str, given: typing.Any, least: int = 0) -> "
                   "tuple[int, int]"),
           "One number for height and width, or two.");
+    a.def("numbers_in", &numbers_in, nb::arg("data").none(),
+          nb::sig("def numbers_in(data: typing.Any) -> numpy.typing.NDArray[typing.Any] | None"),
+          "Nested lists of floats as float32, of whole numbers as int64, or of bools; None where "
+          "there is anything else.");
     a.def("plain_index", &plain_index, nb::arg("index").none(),
           nb::sig("def plain_index(index: typing.Any) -> tuple[typing.Any, ...] | None"),
           "An index of slices and whole numbers alone; None where it is more.");

@@ -102,6 +102,10 @@ NB_MODULE(_core, m) {
     bind_apply(m);
     bind_walk(m);
     bind_arguments(m);
+    bind_checked(m);
+    bind_rules(m);
+    bind_views(m);
+    bind_fused(m);
     bind_loops(m);
     bind_custom(m);
     bind_subscripts(m);

@@ -269,6 +269,30 @@ nb::object apply_dense(Op op, std::span<Item> items, DType type) {
     return result;
 }
 
+/// Broadcasts operands, makes or checks the result, and runs body(extent, operands, result).
+template <class Body>
+nb::object into_result(const char* name, std::span<Item> items, DType type, PyObject* out,
+                       Body body) {
+    const Extent extent = broadcast(name, items);
+    std::vector<nb::object> keep;
+    nb::object result;
+    if (out == Py_None) {
+        result = new_array(extent, type);
+    } else {
+        PyArrayObject* given = result_array(name, out, extent, type);
+        separate(items, {&given, 1}, keep);
+        result = nb::borrow(out);
+    }
+    Strided operands[3];
+    for (std::size_t i = 0; i < items.size(); ++i) operands[i] = strided(extent, items[i]);
+    Item target{array_of(result), type, {}};
+    dtype_of(target.array, target.type);
+    const Strided to = strided(extent, target);
+    const Unlocked unlocked(long_running(extent));
+    body(extent, std::span<const Strided>{operands, items.size()}, to);
+    return result;
+}
+
 nb::object apply(Op op, std::span<Item> items, PyObject* out) {
     const char* name = info(op).name;
     check_signed(op, items);
@@ -278,24 +302,10 @@ nb::object apply(Op op, std::span<Item> items, PyObject* out) {
     const DType result_type = is_comparison(op) ? DType::b8 : type;
     if (out == Py_None && op != Op::where && result_type == compute && alike(items, type))
         return apply_dense(op, items, type);
-    const Extent extent = broadcast(name, items);
-    std::vector<nb::object> keep;
-    nb::object result;
-    if (out == Py_None) {
-        result = new_array(extent, result_type);
-    } else {
-        PyArrayObject* given = result_array(name, out, extent, result_type);
-        separate(items, {&given, 1}, keep);
-        result = nb::borrow(out);
-    }
-    Strided operands[3];
-    for (std::size_t i = 0; i < items.size(); ++i) operands[i] = strided(extent, items[i]);
-    Item target{array_of(result), result_type, {}};
-    dtype_of(target.array, target.type);
-    const Strided to = strided(extent, target);
-    const Unlocked unlocked(long_running(extent));
-    pointwise(op, compute, extent, {operands, items.size()}, to, wanted_threads);
-    return result;
+    return into_result(name, items, result_type, out,
+                       [&](const Extent& extent, auto operands, const Strided& to) {
+                           pointwise(op, compute, extent, operands, to, wanted_threads);
+                       });
 }
 
 /// Elementwise operations lie between `projection` and `where`.
@@ -332,6 +342,22 @@ nb::object select(nb::handle c, nb::handle a, nb::handle b, nb::handle out) {
     Item items[] = {item_of("where", c.ptr()), item_of("where", a.ptr()),
                     item_of("where", b.ptr())};
     return apply(Op::where, items, out.ptr());
+}
+
+template <BitOp op>
+nb::object map_bits(nb::handle a, nb::handle b) {
+    constexpr const char* names[] = {"bitwise_and", "bitwise_or", "bitwise_xor"};
+    const char* name = names[static_cast<int>(op)];
+    Item items[] = {item_of(name, a.ptr()), item_of(name, b.ptr())};
+    const DType type = promoted(items);
+    if (is_floating(type))
+        raise("DTypeError", std::string(name) + ": expected whole numbers or bools, got " +
+                                name_of(type) + "; use x.long() or x.bool()");
+    const DType compute = type == DType::b8 ? DType::i32 : type;
+    return into_result(name, items, type, Py_None,
+                       [&](const Extent& extent, auto operands, const Strided& to) {
+                           pointwise(op, compute, extent, operands, to, wanted_threads);
+                       });
 }
 
 // ---- programs ---------------------------------------------------------------------------------
@@ -381,37 +407,6 @@ nb::tuple map_program(const Compiled& c, nb::tuple operands, nb::handle out) {
     return nb::borrow<nb::tuple>(listed);
 }
 
-// ---- views ------------------------------------------------------------------------------------
-
-/// A view with dimensions of one element repeated; some 2 us quicker than NumPy's own. Nobody may
-/// write there, where one element stands for several.
-nb::object expand(nb::handle object, const nb::tuple& shape) {
-    const Item item = item_of("expand", object.ptr());
-    if (!item.array) raise("DTypeError", "expand: expected an array");
-    const int ndim = PyArray_NDIM(item.array), extra = static_cast<int>(shape.size()) - ndim;
-    if (extra < 0 || shape.size() > max_dims)
-        raise("ShapeError", "expand: expected from " + std::to_string(ndim) + " to " +
-                                std::to_string(max_dims) + " sizes, got " +
-                                std::to_string(shape.size()));
-    npy_intp sizes[max_dims], strides[max_dims];
-    for (int d = 0; d < ndim + extra; ++d) {
-        sizes[d] = nb::cast<npy_intp>(shape[static_cast<std::size_t>(d)]);
-        const npy_intp have = d < extra ? 1 : PyArray_DIM(item.array, d - extra);
-        if (sizes[d] < 0 || (have != 1 && have != sizes[d]))
-            raise("ShapeError", "expand: shape " + shape_text(item.array) + " does not expand to " +
-                                    nb::cast<std::string>(nb::str(shape)));
-        strides[d] = have == 1 ? 0 : PyArray_STRIDE(item.array, d - extra);
-    }
-    PyArray_Descr* descr = PyArray_DESCR(item.array);
-    Py_INCREF(descr);
-    nb::object out = nb::steal(PyArray_NewFromDescr(&PyArray_Type, descr, ndim + extra, sizes,
-                                                    strides, PyArray_DATA(item.array), 0, nullptr));
-    if (!out.is_valid()) throw nb::python_error();
-    if (PyArray_SetBaseObject(array_of(out), nb::borrow(object).release().ptr()) < 0)
-        throw nb::python_error();
-    return out;
-}
-
 // ---- the table's derivatives ------------------------------------------------------------------
 
 int number_of(const std::string& name) {
@@ -426,7 +421,7 @@ nb::list partial_vars(int op, const Var& a, const Var& b, const Var& y) {
     common_graph("partials", a, b);
     Graph& graph = *common_graph("partials", a, y);
     const auto symbol = [&](const Var& var) { return Symbol(graph, var.id); };
-    const auto found = partials(known, symbol(a), symbol(b), symbol(y));
+    const auto found = partials_over_arrays(known, symbol(a), symbol(b), symbol(y));
     nb::list out;
     for (int i = 0; i < info(known).arity; ++i)
         out.append(make_var(y.graph, found[static_cast<std::size_t>(i)].in(graph)));
@@ -448,15 +443,19 @@ void bind_pointwise(nb::module_& m) {
     p.def("select", &select, nb::arg("c"), nb::arg("a"), nb::arg("b"), nb::arg("out") = nb::none(),
           nb::sig("def select(c: typing.Any, a: typing.Any, b: typing.Any" OUT),
           "a where c is not 0, else b.");
+#define BITS(name, op, doc)                                \
+    p.def(name, &map_bits<op>, nb::arg("a"), nb::arg("b"), \
+          nb::sig("def " name "(a: typing.Any, b: typing.Any) -> " ANY_ARRAY), doc)
+    BITS("bitwise_and", BitOp::both, "The bits that both operands have.");
+    BITS("bitwise_or", BitOp::either, "The bits that one of both operands has.");
+    BITS("bitwise_xor", BitOp::one, "The bits that just one of both operands has.");
+#undef BITS
     p.def(
         "map_program", &map_program, nb::arg("program"), nb::arg("operands"),
         nb::arg("out") = nb::none(),
         nb::sig("def map_program(program: tapegrad._core.Program, operands: tuple[typing.Any, "
                 "...], out: tuple[" ANY_ARRAY ", ...] | None = None) -> tuple[" ANY_ARRAY ", ...]"),
         "A scalar program over broadcast arrays and numbers, element by element.");
-    p.def("expand", &expand, nb::arg("x"), nb::arg("shape"),
-          nb::sig("def expand(x: " ANY_ARRAY ", shape: tuple[int, ...]) -> " ANY_ARRAY),
-          "A view with dimensions of one element repeated.");
     p.def("partials", &partial_vars, nb::arg("op"), nb::arg("a"), nb::arg("b"), nb::arg("y"),
           nb::sig("def partials(op: int, a: tapegrad._core.Var, b: tapegrad._core.Var, y: "
                   "tapegrad._core.Var) -> list[tapegrad._core.Var]"),

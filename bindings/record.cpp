@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "python.h"
@@ -246,6 +247,14 @@ nb::object wrap(PyObject* array, PyObject* device) {
     return made;
 }
 
+nb::object wrapped_tuple(PyObject* arrays, PyObject* device) {
+    const Py_ssize_t count = PyTuple_Check(arrays) ? PyTuple_GET_SIZE(arrays) : 0;
+    nb::object outs = nb::steal(new_tuple(count));
+    for (Py_ssize_t i = 0; i < count; ++i)
+        PyTuple_SET_ITEM(outs.ptr(), i, wrap(PyTuple_GET_ITEM(arrays, i), device).release().ptr());
+    return outs;
+}
+
 PyObject* shape_of(PyObject* array) {
     static PyObject* name = name_of("shape");
     if (!PyArray_Check(array)) return get(array, name).release().ptr();
@@ -351,6 +360,11 @@ nb::object record_all(nb::handle op, nb::handle plans, const nb::tuple& inputs,
 
 struct Mode {};
 
+/// A seed, and how many random numbers were drawn; the interpreter's lock keeps draws apart.
+struct Stream {
+    std::uint64_t seed = 0, drawn = 0;
+};
+
 }  // namespace
 
 void bind_record(nb::module_& m) {
@@ -364,6 +378,19 @@ void bind_record(nb::module_& m) {
         .def_prop_rw(
             "enabled", [](const Mode&) { return recording; },
             [](Mode&, bool enabled) { recording = enabled; });
+    nb::class_<Stream>(m, "Stream", "A seed, and a count of numbers drawn.")
+        .def(nb::init<>())
+        .def_rw("_seed", &Stream::seed)
+        .def_rw("_drawn", &Stream::drawn)
+        .def(
+            "take",
+            [](Stream& self, std::uint64_t count) {
+                const std::uint64_t first = self.drawn;
+                self.drawn += count;
+                return nb::make_tuple(self.seed, first);
+            },
+            nb::arg("count"), nb::sig("def take(self, count: int) -> tuple[int, int]"),
+            "Seed and first number of `count` that belong to the caller.");
     m.def("set_types", &set_types, nb::arg("tensor"), nb::arg("node"),
           "The classes of what wrap() and record() make.");
     m.def(
@@ -389,6 +416,17 @@ void bind_record(nb::module_& m) {
         nb::arg("tensor"), nb::sig("def edge_of(tensor: TensorState) -> typing.Any"),
         "Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it "
         "is; None if it has none.");
+    m.def(
+        "detached",
+        [](nb::handle object) {
+            if (!is_tensor(object.ptr())) raise("DTypeError", "detach: expected a tensor");
+            TensorState* tensor = tensor_of(object.ptr());
+            nb::object out = wrap(tensor->array, tensor->device);
+            tensor_of(out.ptr())->cell = Py_NewRef(cell_of(tensor));
+            return out;
+        },
+        nb::arg("tensor"), nb::sig("def detached(tensor: TensorState) -> typing.Any"),
+        "A tensor on the same memory, without history.");
     m.def(
         "is_view", [](nb::handle array) { return is_view(array.ptr()); }, nb::arg("array"),
         nb::sig("def is_view(array: typing.Any) -> bool"),

@@ -8,6 +8,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <exception>
+#include <new>
+
 #include "interpreter.h"
 #include "numpy.h"
 
@@ -33,6 +36,10 @@ struct NodeState {
 struct OpState {
     PyObject_HEAD vectorcallfunc call;
     PyObject *name, *rule, *vjp, *plans;
+    /// The device that it was applied on last, and its kernel there.
+    PyObject *device, *kernel;
+    /// The operand of which that kernel keeps something; -1 if it keeps nothing.
+    Py_ssize_t kept;
     /// Results, and how many of them (the first) have gradients.
     int results, tied;
     /// Whether the result may lie on the memory of the operand.
@@ -62,6 +69,8 @@ inline bool is_none(PyObject* object) { return !object || object == Py_None; }
 
 /// A tensor on an array.
 nb::object wrap(PyObject* array, PyObject* device);
+/// Tensors on a tuple of arrays.
+nb::object wrapped_tuple(PyObject* arrays, PyObject* device);
 /// Where a tensor's gradient goes: itself if it is a leaf, else its node and which result it is.
 PyObject* edge_of(TensorState* tensor);
 /// The counter of changes in place, made when first needed.
@@ -118,6 +127,33 @@ inline nb::object get(PyObject* object, PyObject* name) {
 inline nb::object call(PyObject* function, Items arguments, PyObject* names = nullptr) {
     return owned(PyObject_Vectorcall(function, arguments.items,
                                      static_cast<std::size_t>(arguments.count), names));
+}
+
+/// Calls a body for Python: its errors become Python's.
+template <class Body>
+PyObject* as_python(Body body) {
+    try {
+        return body().release().ptr();
+    } catch (nb::python_error& error) {
+        error.restore();
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
+    } catch (const std::exception& error) {
+        PyErr_SetString(PyExc_RuntimeError, error.what());
+    }
+    return nullptr;
+}
+
+[[noreturn]] inline void raise_not_set_up() {
+    PyErr_SetString(PyExc_TypeError, "an operation must be set up before it is applied");
+    throw nb::python_error();
+}
+
+/// Python 3.11 gives a class the quick way of being called only if it has no base in C; later ones
+/// do so by themselves. A class with a __call__ of its own has another tp_call.
+inline void call_quickly(PyObject* self) {
+    PyTypeObject* type = Py_TYPE(self);
+    if (type->tp_call == PyVectorcall_Call) type->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
 }
 
 inline PyObject* new_tuple(Py_ssize_t size) { return owned(PyTuple_New(size)).release().ptr(); }

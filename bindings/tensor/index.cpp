@@ -63,18 +63,51 @@ Shape with_size(const View& x, int dim, Size count) {
     return shape;
 }
 
+/// Writes the slices of x along dim that an index names, one behind the other.
+void select_into(const Array& x, int dim, const Array& index, const Array& out) {
+    Slab slab = slab_of(x.view, dim);
+    slab.inner *= x.view.itemsize;
+    const Size bad = unlocked(out.view.size(), [&] {
+        return select_rows(x.view.data, slab, index.as<std::int64_t>(), index.view.size(),
+                           out.view.data);
+    });
+    check_indices("index_select", bad, index, x.size(dim));
+}
+
 nb::object index_select_array(nb::handle object, Size dim, nb::handle index_object) {
     const Array x = contiguous_items("index_select: x", object);
     const Array index = indices("index_select: index", index_object);
     const int d = dim_argument("index_select: dim", dim, x.view.ndim);
     const Size count = index.view.size();
     const Array out = fresh_items(with_size(x.view, d, count), x);
-    Slab slab = slab_of(x.view, d);
-    slab.inner *= x.view.itemsize;
-    const Size bad = unlocked(out.view.size(), [&] {
-        return select_rows(x.view.data, slab, index.as<std::int64_t>(), count, out.view.data);
-    });
-    check_indices("index_select", bad, index, x.size(d));
+    select_into(x, d, index, out);
+    return out.object;
+}
+
+/// Places counted from the first; -1 is the last. Those that are outside stay there.
+Array from_first(Array index, Size size) {
+    const Size count = index.view.size();
+    const auto* given = index.as<std::int64_t>();
+    if (std::none_of(given, given + count, [](std::int64_t i) { return i < 0; })) return index;
+    Array out = fresh_like(index.view);
+    std::transform(given, given + count, out.as<std::int64_t>(),
+                   [&](std::int64_t i) { return i < 0 && i >= -size ? i + size : i; });
+    return out;
+}
+
+nb::object take_rows_array(nb::handle object, Size dim, nb::handle index_object) {
+    const Array x = contiguous_items("x[...]", object);
+    const int d = dim_argument("x[...]: dim", dim, x.view.ndim);
+    const Array index = from_first(indices("x[...]: index", index_object), x.size(d));
+    if (x.view.ndim - 1 + index.view.ndim > max_dims)
+        raise("ShapeError",
+              "x[...]: expected at most " + std::to_string(max_dims) + " dimensions as the result");
+    Shape shape;
+    for (int i = 0; i < d; ++i) shape.append(x.size(i));
+    for (int i = 0; i < index.view.ndim; ++i) shape.append(index.size(i));
+    for (int i = d + 1; i < x.view.ndim; ++i) shape.append(x.size(i));
+    const Array out = fresh_items(shape, x);
+    select_into(x, d, index, out);
     return out.object;
 }
 
@@ -163,6 +196,9 @@ void bind_index(nb::module_& m) {
     m.def("index_select", &index_select_array, nb::arg("x"), nb::arg("dim"), nb::arg("index"),
           nb::sig("def index_select(x: " ARRAY ", dim: int, index: " ARRAY ") -> " ARRAY),
           "Slices of x along dim.");
+    m.def("take_rows", &take_rows_array, nb::arg("x"), nb::arg("dim"), nb::arg("index"),
+          nb::sig("def take_rows(x: " ARRAY ", dim: int, index: " ARRAY ") -> " ARRAY),
+          "Slices of x along dim, in the shape of the index; -1 is the last.");
     m.def("index_add", &index_add_array, nb::arg("shape_or_x"), nb::arg("dim"), nb::arg("index"),
           nb::arg("src"),
           nb::sig("def index_add(shape_or_x: " ARRAY

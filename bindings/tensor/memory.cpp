@@ -88,6 +88,32 @@ void fill(nb::handle dst, nb::handle number) {
     unlocked(to.view.size(), [&] { copy(to.view, source); });
 }
 
+/// x within a border of one number; two widths per dimension.
+nb::object pad(nb::handle object, const nb::tuple& widths, nb::handle number) {
+    const Array x = input("pad: x", object, all_types);
+    if (static_cast<int>(widths.size()) != x.view.ndim)
+        raise("ShapeError", "pad: expected two widths for each of " + std::to_string(x.view.ndim) +
+                                " dimensions, got " + std::to_string(widths.size()));
+    Shape shape(x.view);
+    Size before[max_dims];
+    for (int d = 0; d < x.view.ndim; ++d) {
+        const Pair width =
+            pair_argument("pad: widths", nb::object(widths[static_cast<std::size_t>(d)]), 0);
+        before[d] = width.first;
+        shape.sizes[d] += width.first + width.second;
+    }
+    const Array out = fresh(shape, x.view.type);
+    fill(out.object, number);
+    View inner = x.view;
+    inner.data = out.view.data;
+    for (int d = 0; d < inner.ndim; ++d) {
+        inner.strides[d] = out.view.strides[d];
+        inner.data += before[d] * inner.strides[d];
+    }
+    unlocked(inner.size(), [&] { copy(inner, x.view); });
+    return out.object;
+}
+
 void choose_threads(int n) {
     if (n < 1)
         raise("OptionError", "set_num_threads: expected 1 or more, got " + std::to_string(n));
@@ -106,6 +132,10 @@ void bind_memory(nb::module_& m) {
           nb::sig("def empty(shape: collections.abc.Sequence[int], dtype: "
                   "numpy.typing.DTypeLike) -> " ARRAY),
           "A new array whose memory is not set; large ones come from a pool.");
+    m.def("pad", &pad, nb::arg("x"), nb::arg("widths"), nb::arg("value"),
+          nb::sig("def pad(x: " ARRAY
+                  ", widths: tuple[tuple[int, int], ...], value: float) -> " ARRAY),
+          "x within a border of one number; widths before and after it for each dimension.");
     m.def("copy_to", &copy_to, nb::arg("dst"), nb::arg("src"),
           nb::sig("def copy_to(dst: " ARRAY ", src: " ARRAY ") -> None"),
           "Copies src, cast and broadcast, to dst.");

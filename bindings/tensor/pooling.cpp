@@ -123,7 +123,8 @@ nb::object max_pool_backward_array(nb::handle gradient, nb::handle index_object,
 // ---- average -----------------------------------------------------------------------------------
 
 nb::object avg_pool_array(nb::handle object, nb::handle kernel, nb::handle stride,
-                          nb::handle padding, bool ceil_mode, bool count_include_pad) {
+                          nb::handle padding, bool ceil_mode, bool count_include_pad,
+                          Size divisor) {
     const Array x = planes_input("avg_pool2d: x", object);
     const Window window =
         window_of("avg_pool2d", x.view, kernel, stride, padding, nb::handle(), ceil_mode);
@@ -132,7 +133,7 @@ nb::object avg_pool_array(nb::handle object, nb::handle kernel, nb::handle strid
         using T = decltype(real);
         unlocked(x.view.size(), [&] {
             average_pool(x.as<T>(), y.as<T>(), planes_of(x.view), window.h, window.w,
-                         count_include_pad);
+                         Divisor{count_include_pad, divisor});
         });
     });
     return y.object;
@@ -140,7 +141,7 @@ nb::object avg_pool_array(nb::handle object, nb::handle kernel, nb::handle strid
 
 nb::object avg_pool_backward_array(nb::handle gradient, nb::handle x_shape, nb::handle kernel,
                                    nb::handle stride, nb::handle padding, bool ceil_mode,
-                                   bool count_include_pad) {
+                                   bool count_include_pad, Size divisor) {
     const Array g = planes_input("avg_pool2d_backward: g", gradient);
     const Array gx =
         fresh(input_shape("avg_pool2d_backward: x_shape", g.view, x_shape), g.view.type);
@@ -154,7 +155,7 @@ nb::object avg_pool_backward_array(nb::handle gradient, nb::handle x_shape, nb::
         using T = decltype(real);
         return unlocked(gx.view.size(), [&] {
             return average_pool_backward(g.as<T>(), gx.as<T>(), planes_of(g.view), window.h,
-                                         window.w, count_include_pad);
+                                         window.w, Divisor{count_include_pad, divisor});
         });
     });
     if (!done) raise_memory("avg_pool2d_backward");
@@ -215,15 +216,16 @@ void bind_pooling(nb::module_& m) {
           "The gradient of x: g added at the indices.");
     m.def("avg_pool2d", &avg_pool_array, nb::arg("x"), nb::arg("kernel"), nb::arg("stride"),
           nb::arg("padding"), nb::arg("ceil_mode"), nb::arg("count_include_pad"),
+          nb::arg("divisor") = 0,
           nb::sig("def avg_pool2d(x: " ARRAY ", kernel: " PAIR ", stride: " PAIR ", padding: " PAIR
-                  ", ceil_mode: bool, count_include_pad: bool) -> " ARRAY),
-          "The mean of each window.");
+                  ", ceil_mode: bool, count_include_pad: bool, divisor: int = 0) -> " ARRAY),
+          "The mean of each window; or its sum over a divisor that is not 0.");
     m.def("avg_pool2d_backward", &avg_pool_backward_array, nb::arg("g"), nb::arg("x_shape"),
           nb::arg("kernel"), nb::arg("stride"), nb::arg("padding"), nb::arg("ceil_mode"),
-          nb::arg("count_include_pad"),
+          nb::arg("count_include_pad"), nb::arg("divisor") = 0,
           nb::sig("def avg_pool2d_backward(g: " ARRAY ", x_shape: " PAIR ", kernel: " PAIR
                   ", stride: " PAIR ", padding: " PAIR
-                  ", ceil_mode: bool, count_include_pad: bool) -> " ARRAY),
+                  ", ceil_mode: bool, count_include_pad: bool, divisor: int = 0) -> " ARRAY),
           "The gradient of x.");
     m.def("adaptive_avg_pool2d", &adaptive_pool_array, nb::arg("x"), nb::arg("out_hw"),
           nb::sig("def adaptive_avg_pool2d(x: " ARRAY ", out_hw: " PAIR ") -> " ARRAY),

@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "tensor/copy.h"
 #include "tensor/softmax.h"
+#include "tensor/variance.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -79,6 +80,16 @@ nb::object reduce_array(nb::handle name, nb::handle object, nb::handle dims, boo
     return out.object;
 }
 
+nb::object variance_array(nb::handle object, nb::handle dims, bool keepdim, double correction) {
+    const Array x = input("var: x", object, reals);
+    bool reduced[max_dims];
+    mark_dims("var: dims", dims, x.view.ndim, reduced);
+    const Array out = fresh(reduced_shape(x.view, reduced, keepdim), x.view.type);
+    if (!unlocked(x.view.size(), [&] { return variance(x.view, reduced, correction, out.view); }))
+        raise_memory("var");
+    return out.object;
+}
+
 nb::object arg_reduce_array(nb::handle name, nb::handle object, Size dim) {
     const ReduceOp op = op_argument("arg_reduce: op", name);
     if (op != ReduceOp::max && op != ReduceOp::min)
@@ -108,12 +119,23 @@ nb::object cumsum_array(nb::handle object, Size dim) {
 
 // ---- softmax and its kin -----------------------------------------------------------------------
 
+/// A number is an array of one element here.
+View with_a_dim(View view) {
+    if (!view.ndim) {
+        view.shape[0] = 1;
+        view.strides[0] = view.itemsize;
+        view.ndim = 1;
+    }
+    return view;
+}
+
 template <Softmax kind>
 nb::object softmax_array(nb::handle object, Size dim) {
     const Array x = contiguous("softmax: x", object, reals);
-    const int checked = dim_argument("softmax: dim", dim, x.view.ndim);
+    const View view = with_a_dim(x.view);
+    const int checked = dim_argument("softmax: dim", dim, view.ndim);
     const Array y = fresh_like(x.view);
-    unlocked(x.view.size(), [&] { softmax(kind, x.view, checked, y.view); });
+    unlocked(view.size(), [&] { softmax(kind, view, checked, with_a_dim(y.view)); });
     return y.object;
 }
 
@@ -121,9 +143,12 @@ template <Softmax kind>
 nb::object softmax_backward_array(nb::handle gradient, nb::handle result, Size dim) {
     const Array y = contiguous("softmax_backward: y", result, reals);
     const Array g = contiguous_like("softmax_backward: g", gradient, y.view);
-    const int checked = dim_argument("softmax_backward: dim", dim, y.view.ndim);
+    const View view = with_a_dim(y.view);
+    const int checked = dim_argument("softmax_backward: dim", dim, view.ndim);
     const Array gx = fresh_like(y.view);
-    unlocked(y.view.size(), [&] { softmax_backward(kind, g.view, y.view, checked, gx.view); });
+    unlocked(view.size(), [&] {
+        softmax_backward(kind, with_a_dim(g.view), view, checked, with_a_dim(gx.view));
+    });
     return gx.object;
 }
 
@@ -175,6 +200,11 @@ void bind_reduce(nb::module_& m) {
           nb::sig("def reduce(op: str, x: " ARRAY ", dims: collections.abc.Sequence[int], keepdim: "
                   "bool = False) -> " ARRAY),
           "sum, mean, prod, max, min, any or all over dimensions.");
+    m.def("var", &variance_array, nb::arg("x"), nb::arg("dims"), nb::arg("keepdim"),
+          nb::arg("correction"),
+          nb::sig("def var(x: " ARRAY ", dims: collections.abc.Sequence[int], keepdim: bool, "
+                  "correction: float) -> " ARRAY),
+          "The variance over dimensions.");
     m.def("arg_reduce", &arg_reduce_array, nb::arg("op"), nb::arg("x"), nb::arg("dim"),
           nb::sig("def arg_reduce(op: str, x: " ARRAY ", dim: int) -> tuple[" ARRAY
                   ", numpy.typing.NDArray[numpy.int64]]"),

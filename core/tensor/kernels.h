@@ -75,15 +75,23 @@ struct WindowAxis {
     Size in, out, kernel, stride, padding, dilation;
 };
 
+/// What the sum of a window is divided by: `fixed`, or if that is 0 how many places count, with or
+/// without those of the border.
+struct Divisor {
+    bool count_padding;
+    Size fixed;
+};
+
 template <class T>
 struct PoolKernels {
     /// One plane each; positions are int64, counted within the plane. `scratch` has the size of the
     /// output's row (adaptive pooling: the input's) and elements as wide as T.
     void (*max)(const T* x, T* y, std::int64_t* positions, const WindowAxis& h, const WindowAxis& w,
                 void* scratch);
-    void (*average)(const T* x, T* y, const WindowAxis& h, const WindowAxis& w, bool count_padding);
+    void (*average)(const T* x, T* y, const WindowAxis& h, const WindowAxis& w,
+                    const Divisor& divisor);
     void (*average_backward)(const T* g, T* gx, const WindowAxis& h, const WindowAxis& w,
-                             bool count_padding, T* scratch);
+                             const Divisor& divisor, T* scratch);
     void (*adaptive)(const T* x, T* y, Size h, Size w, Size out_h, Size out_w, T* scratch);
     void (*adaptive_backward)(const T* g, T* gx, Size h, Size w, Size out_h, Size out_w,
                               T* scratch);

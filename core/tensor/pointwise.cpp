@@ -77,6 +77,21 @@ void where(const T* c, const T* a, const T* b, T* y, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) y[i] = c[i] != T(0) ? a[i] : b[i];
 }
 
+template <class T>
+void map_bits(BitOp op, const T* a, const T* b, T* y, std::size_t n) {
+    switch (op) {
+        case BitOp::both:
+            for (std::size_t i = 0; i < n; ++i) y[i] = a[i] & b[i];
+            break;
+        case BitOp::either:
+            for (std::size_t i = 0; i < n; ++i) y[i] = a[i] | b[i];
+            break;
+        case BitOp::one:
+            for (std::size_t i = 0; i < n; ++i) y[i] = a[i] ^ b[i];
+            break;
+    }
+}
+
 /// Calls body with a value of the C++ type behind `type`, which is not boolean.
 template <class Body>
 void with_number(DType type, Body body) {
@@ -112,8 +127,9 @@ struct alignas(64) Blocks {
     T of[most + 1][block_size];
 };
 
-template <class T>
-void run(Op op, const Merged& merged, int threads) {
+/// Runs loop(pointers to a block of each operand and of the result, elements) over all blocks.
+template <class T, class Loop>
+void run(const Merged& merged, int threads, Loop loop) {
     const std::size_t operands = merged.arrays.size() - 1;
     const Strided& result = merged.arrays.back();
     const std::int64_t total = merged.extent.count();
@@ -137,11 +153,7 @@ void run(Op op, const Merged& merged, int threads) {
             if (!direct[i] && !single[i] && i < operands)
                 gather(merged.extent, array, first, count, at[i]);
         }
-        const auto n = static_cast<std::size_t>(count);
-        if (op == Op::where)
-            where(at[0], at[1], at[2], at[3], n);
-        else
-            map(op, at[0], at[operands - 1], at[operands], n);
+        loop(at, static_cast<std::size_t>(count));
         if (!direct[operands]) scatter(merged.extent, result, first, count, at[operands]);
     });
 }
@@ -153,7 +165,27 @@ bool works_on_integers(Op op) { return op == Op::where || is_integer_op(op); }
 void pointwise(Op op, DType compute, const Extent& extent, std::span<const Strided> operands,
                const Strided& result, int threads) {
     const Merged merged = merge(extent, operands, {&result, 1});
-    with_number(compute, [&](auto type) { run<decltype(type)>(op, merged, threads); });
+    const std::size_t arity = operands.size();
+    with_number(compute, [&](auto type) {
+        using T = decltype(type);
+        run<T>(merged, threads, [&](T* const* at, std::size_t n) {
+            if (op == Op::where)
+                where(at[0], at[1], at[2], at[3], n);
+            else
+                map(op, at[0], at[arity - 1], at[arity], n);
+        });
+    });
+}
+
+void pointwise(BitOp op, DType compute, const Extent& extent, std::span<const Strided> operands,
+               const Strided& result, int threads) {
+    const Merged merged = merge(extent, operands, {&result, 1});
+    with_number(compute, [&](auto type) {
+        using T = decltype(type);
+        if constexpr (std::is_integral_v<T>)
+            run<T>(merged, threads,
+                   [&](T* const* at, std::size_t n) { map_bits(op, at[0], at[1], at[2], n); });
+    });
 }
 
 void pointwise(Op op, DType compute, std::int64_t count, const char* a, const char* b, char* y,

@@ -46,7 +46,16 @@ bool works_on_integers(Op op);
 void pointwise(Op op, DType compute, const Extent& extent, std::span<const Strided> operands,
                const Strided& result, int threads);
 
-/// The same for `count` elements that lie without gaps and are all of type `compute`.
+/// Which bits of the result are set: those of both operands, of either, or of just one. Whole
+/// numbers have bits and no derivatives, so these are no lines of the table.
+enum class BitOp { both, either, one };
+
+/// The same for the bits of two operands, computed in int32 or int64.
+void pointwise(BitOp op, DType compute, const Extent& extent, std::span<const Strided> operands,
+               const Strided& result, int threads);
+
+/// result = op(operands) of the table for `count` elements that lie without gaps and are all of
+/// type `compute`.
 void pointwise(Op op, DType compute, std::int64_t count, const char* a, const char* b, char* y,
                int threads);
 

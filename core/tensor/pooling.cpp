@@ -64,20 +64,20 @@ Size max_pool_backward(const T* g, const std::int64_t* positions, T* gx, Size pl
 
 template <class T>
 void average_pool(const T* x, T* y, Size planes, const WindowAxis& h, const WindowAxis& w,
-                  bool count_padding) {
+                  const Divisor& divisor) {
     const auto kernel = tensor_kernels<T>().pool->average;
     in_parallel(planes, window_work(planes, h, w), [&](Size low, Size high) {
         for (Size plane = low; plane < high; ++plane)
-            kernel(x + plane * h.in * w.in, y + plane * h.out * w.out, h, w, count_padding);
+            kernel(x + plane * h.in * w.in, y + plane * h.out * w.out, h, w, divisor);
     });
 }
 
 template <class T>
 bool average_pool_backward(const T* g, T* gx, Size planes, const WindowAxis& h, const WindowAxis& w,
-                           bool count_padding) {
+                           const Divisor& divisor) {
     const auto kernel = tensor_kernels<T>().pool->average_backward;
     return over_planes<T>(planes, window_work(planes, h, w), w.out, [&](Size plane, T* scratch) {
-        kernel(g + plane * h.out * w.out, gx + plane * h.in * w.in, h, w, count_padding, scratch);
+        kernel(g + plane * h.out * w.out, gx + plane * h.in * w.in, h, w, divisor, scratch);
     });
 }
 
@@ -103,9 +103,10 @@ bool adaptive_pool_backward(const T* g, T* gx, const Planes& p) {
     template bool max_pool(const T*, T*, std::int64_t*, Size, const WindowAxis&,                  \
                            const WindowAxis&);                                                    \
     template Size max_pool_backward(const T*, const std::int64_t*, T*, Size, Size, Size);         \
-    template void average_pool(const T*, T*, Size, const WindowAxis&, const WindowAxis&, bool);   \
+    template void average_pool(const T*, T*, Size, const WindowAxis&, const WindowAxis&,          \
+                               const Divisor&);                                                   \
     template bool average_pool_backward(const T*, T*, Size, const WindowAxis&, const WindowAxis&, \
-                                        bool);                                                    \
+                                        const Divisor&);                                          \
     template bool adaptive_pool(const T*, T*, const Planes&);                                     \
     template bool adaptive_pool_backward(const T*, T*, const Planes&);
 TG_INSTANTIATE(float)

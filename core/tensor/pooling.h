@@ -15,10 +15,10 @@ Size max_pool_backward(const T* g, const std::int64_t* positions, T* gx, Size pl
                        Size in_size);
 template <class T>
 void average_pool(const T* x, T* y, Size planes, const WindowAxis& h, const WindowAxis& w,
-                  bool count_padding);
+                  const Divisor& divisor);
 template <class T>
 bool average_pool_backward(const T* g, T* gx, Size planes, const WindowAxis& h, const WindowAxis& w,
-                           bool count_padding);
+                           const Divisor& divisor);
 
 /// Sizes of planes before and after.
 struct Planes {

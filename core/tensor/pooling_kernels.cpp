@@ -85,7 +85,13 @@ TG_INLINE Size counted(const WindowAxis& a, Size o, bool count_padding) {
     return smaller_of(end, a.in) - larger_of(start, 0);
 }
 
-void average(const Real* x, Real* y, const WindowAxis& h, const WindowAxis& w, bool count_padding) {
+/// What an output of a row is divided by.
+TG_INLINE Real divisor_of(const Divisor& divisor, Size rows, const WindowAxis& w, Size o) {
+    return Real(divisor.fixed ? divisor.fixed : rows * counted(w, o, divisor.count_padding));
+}
+
+void average(const Real* x, Real* y, const WindowAxis& h, const WindowAxis& w,
+             const Divisor& divisor) {
     for (Size oh = 0; oh < h.out; ++oh, y += w.out) {
         for (Size o = 0; o < w.out; ++o) y[o] = 0;
         for (Size kh = 0; kh < h.kernel; ++kh) {
@@ -101,18 +107,17 @@ void average(const Real* x, Real* y, const WindowAxis& h, const WindowAxis& w, b
                 });
             }
         }
-        const Size rows = counted(h, oh, count_padding);
-        for (Size o = 0; o < w.out; ++o) y[o] /= Real(rows * counted(w, o, count_padding));
+        const Size rows = counted(h, oh, divisor.count_padding);
+        for (Size o = 0; o < w.out; ++o) y[o] /= divisor_of(divisor, rows, w, o);
     }
 }
 
 void average_backward(const Real* g, Real* gx, const WindowAxis& h, const WindowAxis& w,
-                      bool count_padding, Real* scratch) {
+                      const Divisor& divisor, Real* scratch) {
     for (Size i = 0; i < h.in * w.in; ++i) gx[i] = 0;
     for (Size oh = 0; oh < h.out; ++oh, g += w.out) {
-        const Size rows = counted(h, oh, count_padding);
-        for (Size o = 0; o < w.out; ++o)
-            scratch[o] = g[o] / Real(rows * counted(w, o, count_padding));
+        const Size rows = counted(h, oh, divisor.count_padding);
+        for (Size o = 0; o < w.out; ++o) scratch[o] = g[o] / divisor_of(divisor, rows, w, o);
         for (Size kh = 0; kh < h.kernel; ++kh) {
             const Size row = oh * h.stride - h.padding + kh;
             if (row < 0 || row >= h.in) continue;

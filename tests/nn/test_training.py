@@ -63,6 +63,7 @@ CASES = [
     Case("nn.MaxPool2d((2, 3), dilation=(2, 1))", x(1, 2, 7, 6)),
     Case("nn.AvgPool2d(2)", x(2, 3, 6, 4)),
     Case("nn.AvgPool2d(3, 2, padding=1, count_include_pad=False)", x(1, 2, 6, 6)),
+    Case("nn.AvgPool2d(3, 2, ceil_mode=True, divisor_override=4)", x(1, 2, 6, 6)),
     Case("nn.AvgPool2d(3, 2, ceil_mode=True)", x(1, 2, 6, 6)),
     Case("nn.AdaptiveAvgPool2d((2, 3))", x(1, 2, 5, 7)),
     Case("nn.AdaptiveAvgPool2d(7)", x(1, 2, 1, 3)),

@@ -158,7 +158,7 @@ def test_operators_refuse_what_is_no_number(op: Any, kind: str) -> None:
 
 
 def _methods() -> Iterator[str]:
-    for name, member in inspect.getmembers(tg.Tensor, inspect.isfunction):
+    for name, member in inspect.getmembers(tg.Tensor, inspect.isroutine):
         if not name.startswith(("_", "requires")) and len(inspect.signature(member).parameters) > 1:
             yield name
 

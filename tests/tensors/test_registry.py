@@ -22,7 +22,8 @@ from tests.tensors.cases import DEVICES, RECORDS, cases
 #: Lines of the scalar op table, which are kernels by their numbers.
 TABLE = {name for name, op in REGISTRY.items() if isinstance(op, TableOp)}
 #: Operations whose results have no gradient.
-CONSTANT = {"all", "any", "nonzero"}
+CONSTANT = {"all", "any", "argmax", "argmin", "nonzero"}
+CONSTANT |= {"bitwise_and", "bitwise_or", "bitwise_xor"}
 
 
 def missing(record: Any) -> list[str]:

@@ -211,3 +211,20 @@ def changed(lib: Any, statement: str, given: list[Any], *device: str) -> list[An
     y: Any = names["y"]
     gradients = lib.tt.autograd.grad([(y * y).sum()], [x, z], allow_unused=True)
     return [y.detach().numpy(), *[each.numpy() for each in gradients if each is not None]]
+
+
+def derivatives(lib: Any, name: str, points: list[float], kind: str, device: str = "cpu") -> Any:
+    """Return slopes of an operation, recorded and not, and those of their squares."""
+    dtype = getattr(lib.tt, kind)
+    x = lib.tt.tensor(points, dtype=dtype, device=device, requires_grad=True)
+    (recorded,) = lib.tt.autograd.grad(getattr(lib.tt, name)(x).sum(), x, create_graph=True)
+    (second,) = lib.tt.autograd.grad((recorded * recorded).sum(), x)
+    getattr(lib.tt, name)(x).sum().backward()
+    return [each.detach().cpu().numpy() for each in (x.grad, recorded, second)]
+
+
+def made(lib: Any, texts: list[str]) -> list[Any]:
+    """Return type, shape and elements of tensors that expressions make."""
+    names = {"tt": lib.tt, "nan": float("nan"), "inf": float("inf")}
+    found = [eval(text, names) for text in texts]
+    return [(str(x.dtype).split(".")[-1], tuple(x.shape), x.tolist()) for x in found]

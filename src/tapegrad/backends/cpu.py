@@ -14,6 +14,7 @@ from typing import Any
 
 from tapegrad import _tensor
 from tapegrad._core import pointwise
+from tapegrad._core import views as native_views
 from tapegrad.backends import Backend, views
 from tapegrad.errors import OptionError
 
@@ -43,25 +44,14 @@ def _extreme(op: str) -> Callable[..., tuple[Array, Array]]:
     return kernel
 
 
-def _along(kernel: Callable[..., Array]) -> Callable[..., Array]:
-    """Treat an array without dimensions as one element."""
-    return lambda *arrays, dim: (
-        kernel(*arrays, dim)
-        if arrays[0].ndim
-        else kernel(*[a.reshape(1) for a in arrays], 0).reshape(())
-    )
+def _place(op: str) -> Callable[..., Array]:
+    both = _extreme(op)
+    return lambda x, dim, keepdim: both(x, dim, keepdim)[1]
 
 
 def _cumsum(x: Array, dim: int) -> Array:
-    return _tensor.cumsum(x if x.dtype.kind == "f" else _cast(x, "int64"), dim)
-
-
-def _var(x: Array, dims: tuple[int, ...], keepdim: bool, correction: float) -> Array:
-    count = math.prod([x.shape[d] for d in dims])
-    mean = pointwise.map2(_DIV, _tensor.reduce("sum", x, dims, True), count or math.nan)
-    squares = pointwise.map1(_SQUARE, pointwise.map2(_SUB, x, mean))
-    total = _tensor.reduce("sum", squares, dims, keepdim)
-    return pointwise.map2(_DIV, total, max(count - correction, 0), total)
+    x = x if x.dtype.kind == "f" else _cast(x, "int64")
+    return _tensor.cumsum(x, dim) if x.ndim else x.copy()
 
 
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
@@ -77,15 +67,14 @@ def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
 def _take(x: Array, index: Any) -> Array:
     """Return the elements at lists of places.
 
-    Slices along one dimension that is not the first have a kernel, as NumPy lays them out in
-    another order.
+    Slices along one dimension have a kernel: NumPy lays them out in another order, if that is not
+    the first.
     """
     places, dim = index[-1], len(index) - 1
-    single = dim and all(isinstance(each, slice) for each in index[:-1])
+    single = not dim or all(isinstance(each, slice) for each in index[:-1])
     if not single or dim >= x.ndim or places.dtype.kind == "b" or not x.flags.c_contiguous:
         return views.take(x, index, _copy)
-    rows = _tensor.index_select(x, dim, _counted(places, x.shape[dim]).reshape(-1))
-    return rows.reshape(*x.shape[:dim], *places.shape, *x.shape[dim + 1 :])
+    return _tensor.take_rows(x, dim, places)
 
 
 def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
@@ -228,23 +217,30 @@ def _cast(x: Array, dtype: Any) -> Array:
     return out
 
 
-_ADD, _SUB, _MUL, _DIV = map(pointwise.op_number, ("add", "sub", "mul", "div"))
-_SQUARE, _LT = map(pointwise.op_number, ("square", "lt"))
+_ADD, _MUL, _LT = map(pointwise.op_number, ("add", "mul", "lt"))
 KERNELS: dict[str, Callable[..., Any]] = {
-    "expand": pointwise.expand,
+    "reshape": native_views.reshape,
+    "permute": native_views.permute,
+    "slice": native_views.slice,
+    "expand": native_views.expand,
     "clone": _copy,
     "cast": _cast,
     "where": pointwise.select,
+    "bitwise_and": pointwise.bitwise_and,
+    "bitwise_or": pointwise.bitwise_or,
+    "bitwise_xor": pointwise.bitwise_xor,
     "sum": _reduce("sum"),
     "prod": _reduce("prod"),
     "amax": _reduce("max"),
     "amin": _reduce("min"),
-    "var": _var,
+    "var": _tensor.var,
     "any": _reduce("any"),
     "all": _reduce("all"),
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
-    "cumsum": _along(_cumsum),
+    "argmax": _place("max"),
+    "argmin": _place("min"),
+    "cumsum": _cumsum,
     "sort": _sort,
     "take": _take,
     "put_add": _put_add,
@@ -255,6 +251,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "embedding": _embedding,
     "cat": lambda *arrays, dim: _tensor.cat(arrays, dim),
     "stack": lambda *arrays, dim: _tensor.stack(arrays, dim),
+    "pad": _tensor.pad,
     "nll_loss": _tensor.nll_loss,
     "nll_loss_backward": _tensor.nll_loss_backward,
     "matmul": _matmul,
@@ -276,10 +273,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     ),
     "attention": _tensor.attention,
     "attention_backward": _tensor.attention_backward,
-    "softmax": _along(_tensor.softmax),
-    "softmax_backward": _along(_tensor.softmax_backward),
-    "log_softmax": _along(_tensor.log_softmax),
-    "log_softmax_backward": _along(_tensor.log_softmax_backward),
+    "softmax": _tensor.softmax,
+    "softmax_backward": _tensor.softmax_backward,
+    "log_softmax": _tensor.log_softmax,
+    "log_softmax_backward": _tensor.log_softmax_backward,
     "logsumexp": _logsumexp,
     "uniform": _tensor.philox_uniform,
     "normal": _tensor.philox_normal,

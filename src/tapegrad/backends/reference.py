@@ -139,6 +139,15 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
     return out
 
 
+def _bits(name: str) -> Callable[[Array, Array], Array]:
+    def kernel(a: Array, b: Array) -> Array:
+        kind = promoted((a, b))
+        _common_shape(name, (a, b))
+        return np.asarray(getattr(np, name)(a.astype(kind), b.astype(kind)))
+
+    return kernel
+
+
 def _store(name: str, found: Array, out: Array) -> None:
     """Write a result into an array that can hold it."""
     if "bif".index(found.dtype.kind) > "bif".index(out.dtype.kind):
@@ -466,6 +475,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "clone": lambda x: x.copy(order="C"),
     "cast": lambda x, dtype: x.astype(dtype),
     "where": lambda c, a, b: _elementwise("where", (c, a, b), None),
+    "bitwise_and": _bits("bitwise_and"),
+    "bitwise_or": _bits("bitwise_or"),
+    "bitwise_xor": _bits("bitwise_xor"),
     "sum": _reduce(np.sum),
     "prod": _reduce(np.prod),
     "amax": _reduce(np.max),
@@ -475,6 +487,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "all": lambda x, dims, keepdim: np.asarray(np.all(x, axis=dims, keepdims=keepdim)),
     "max_dim": _extreme("max"),
     "min_dim": _extreme("min"),
+    "argmax": lambda x, dim, keepdim: _extreme("max")(x, dim, keepdim)[1],
+    "argmin": lambda x, dim, keepdim: _extreme("min")(x, dim, keepdim)[1],
     "cumsum": _cumsum,
     "sort": _sort,
     "take": lambda x, index: views.take(x, index, np.ascontiguousarray),

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from tapegrad._core.rules import pooled_size
+
 Array = Any
 
 
@@ -86,8 +88,6 @@ def input_grad(
 def _pool_windows(
     x: Array, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, fill: float
 ) -> Array:
-    from tapegrad.tensors.ops.pool import pooled_size
-
     sizes = [
         pooled_size(x.shape[2 + d], kernel[d], stride[d], padding[d], dilation[d], ceil_mode)
         for d in (0, 1)
@@ -133,6 +133,8 @@ def _shares(x_shape: Any, dtype: Any, attrs: dict[str, Any]) -> tuple[Array, Arr
     options = {"dilation": (1, 1), "ceil_mode": attrs["ceil_mode"]}
     geometry = (attrs["kernel"], attrs["stride"], attrs["padding"])
     inside = _pool_windows(one, *geometry, **options, fill=0.0)
+    if attrs["divisor"]:
+        return inside, np.asarray(1.0 / attrs["divisor"])
     if not attrs["count_include_pad"]:
         return inside, 1.0 / inside.sum((-1, -2))
     top, left = attrs["padding"]

@@ -75,6 +75,7 @@ class AvgPool2d(Module):
         padding: Zeros at each side.
         ceil_mode: Whether windows that reach over the end count.
         count_include_pad: Whether padding counts in the mean.
+        divisor_override: What sums are divided by instead of how many elements count.
 
     Example:
         >>> import tapegrad as tg
@@ -91,6 +92,7 @@ class AvgPool2d(Module):
         padding: int | Pair = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> None:
         super().__init__()
         self.kernel_size = kernel_size
@@ -98,6 +100,7 @@ class AvgPool2d(Module):
         self.padding = padding
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
 
     def forward(self, input: Tensor) -> Tensor:
         """Pool the input."""
@@ -108,6 +111,7 @@ class AvgPool2d(Module):
             self.padding,
             self.ceil_mode,
             self.count_include_pad,
+            self.divisor_override,
         )
 
     def extra_repr(self) -> str:

@@ -32,6 +32,7 @@ from tapegrad.tensors.function import Function, checkpoint
 from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.methods import Tensor
 from tapegrad.tensors.ops.attention import *  # noqa: F403
+from tapegrad.tensors.ops.bits import *  # noqa: F403
 from tapegrad.tensors.ops.conv import *  # noqa: F403
 from tapegrad.tensors.ops.elementwise import *  # noqa: F403
 from tapegrad.tensors.ops.elementwise import masked_mul as masked_mul
@@ -44,7 +45,6 @@ from tapegrad.tensors.ops.pool import *  # noqa: F403
 from tapegrad.tensors.ops.reduce import *  # noqa: F403
 from tapegrad.tensors.ops.search import *  # noqa: F403
 from tapegrad.tensors.ops.shape import *  # noqa: F403
-from tapegrad.tensors.ops.shifts import *  # noqa: F403
 from tapegrad.tensors.ops.softmax import *  # noqa: F403
 from tapegrad.tensors.random import *  # noqa: F403
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import lru_cache, wraps
+from functools import lru_cache, update_wrapper
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tapegrad._core import Var
+from tapegrad._core import Checked, Var
 from tapegrad.errors import DTypeError, OptionError, ShapeError, TapegradError
 from tapegrad.tensors.base import TensorBase
 
@@ -50,17 +50,8 @@ def checked(function: _Function) -> _Function:
     first = next(iter(_signature(function).parameters.values()), None)
     begins = first.name if first is not None and str(first.annotation) == "Tensor" else ""
 
-    @wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        try:
-            if begins and not isinstance(args[0] if args else kwargs.get(begins), TensorBase):
-                _name_no_tensor(function, args, kwargs)
-            return function(*args, **kwargs)
-        except _ALL as error:
-            _explain(function, args, kwargs, error)
-            raise
-
-    return called  # type: ignore[return-value]
+    asking: Any = Checked(function, begins, _name_no_tensor, _explain)
+    return update_wrapper(asking, function)  # type: ignore[return-value]
 
 
 @lru_cache(None)
@@ -106,7 +97,7 @@ def _no_tensor(op: str, key: str, value: Any) -> DTypeError:
 
 def _explain(function: Any, args: Any, kwargs: Any, error: Exception) -> None:
     """Raise what is wrong with the arguments; return if the error says it, or the call is wrong."""
-    if _bound(function, args, kwargs):
+    if isinstance(error, _ALL) and _bound(function, args, kwargs):
         _name_no_tensor(function, args, kwargs)
         if not isinstance(error, TapegradError):
             kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))

@@ -223,8 +223,7 @@ class TensorBase(_core.TensorState):
 
     def detach(self) -> Tensor:
         """Return the same elements without history; changes of one show in the other."""
-        tensor = wrap(self._array, self._device)
-        tensor._cell = self._version_cell()
+        tensor: Tensor = _core.detached(self)
         return tensor
 
     # ---- changes in place -----------------------------------------------------------------------

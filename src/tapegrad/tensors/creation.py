@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad._core.arguments import numbers_in
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError, ShapeError
@@ -18,8 +19,22 @@ if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
+#: What a tensor is made of and where it lives if neither is named.
+_FLOAT32, _CPU = float32.numpy, find_device("cpu")
+
+
+def place_of(device: Any) -> Backend:
+    """Return the device of a new tensor."""
+    return _CPU if device is None else find_device(device)
+
+
+def kind_of(dtype: Any) -> Any:
+    """Return the number type of a new tensor, as NumPy's."""
+    return as_dtype(dtype).numpy if dtype else _FLOAT32
+
+
 def _made(array: Any, device: Any, requires_grad: bool) -> Tensor:
-    place = find_device(device if device is not None else "cpu")
+    place = place_of(device)
     made = wrap(place.from_numpy(array), place)
     if requires_grad:
         made.requires_grad = True
@@ -38,7 +53,10 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         tensor(10.)
 
     """
-    return _made(np.array(_as_array("tensor", data, dtype), copy=True), device, requires_grad)
+    read = numbers_in(data) if dtype is None else None
+    if read is None:
+        read = np.array(_as_array("tensor", data, dtype), copy=True)
+    return _made(read, device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -212,8 +230,7 @@ def full(
     """Return a tensor of this shape with one value everywhere."""
     shape = _dims.shape("full", (size,))
     kind = _default("full", np.asarray(fill_value)) if dtype is None else as_dtype(dtype).numpy
-    place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, _fitting("full", fill_value, kind), requires_grad)
+    return _filled(place_of(device), shape, kind, _fitting("full", fill_value, kind), requires_grad)
 
 
 def _fitting(op: str, value: Any, kind: Any) -> Any:
@@ -232,13 +249,6 @@ def _filled(
     return made
 
 
-def sized(op: str, sizes: tuple[Any, ...], size: Any) -> tuple[int, ...]:
-    """Return a shape: of sizes one by one or together, or by the name `size`."""
-    if size is not None and sizes:
-        raise ShapeError(f"{op}: expected sizes or size=..., got both: {sizes} and {size!r}")
-    return _dims.shape(op, sizes if size is None else (size,))
-
-
 def zeros(
     *sizes: Any,
     size: Any = None,
@@ -247,9 +257,8 @@ def zeros(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return zeros of this shape."""
-    shape, kind = sized("zeros", sizes, size), as_dtype(dtype or float32).numpy
-    place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, 0, requires_grad)
+    shape = _dims.sized("zeros", sizes, size)
+    return _filled(place_of(device), shape, kind_of(dtype), 0, requires_grad)
 
 
 def ones(
@@ -260,9 +269,8 @@ def ones(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return ones of this shape."""
-    shape, kind = sized("ones", sizes, size), as_dtype(dtype or float32).numpy
-    place = find_device(device if device is not None else "cpu")
-    return _filled(place, shape, kind, 1, requires_grad)
+    shape = _dims.sized("ones", sizes, size)
+    return _filled(place_of(device), shape, kind_of(dtype), 1, requires_grad)
 
 
 def empty(
@@ -273,8 +281,8 @@ def empty(
     requires_grad: bool = False,
 ) -> Tensor:
     """Return a tensor of this shape whose elements are not set."""
-    place = find_device(device if device is not None else "cpu")
-    made = wrap(place.empty(sized("empty", sizes, size), as_dtype(dtype or float32).numpy), place)
+    place = place_of(device)
+    made = wrap(place.empty(_dims.sized("empty", sizes, size), kind_of(dtype)), place)
     if requires_grad:
         made.requires_grad = True
     return made
@@ -349,8 +357,7 @@ def linspace(
     """Return `steps` numbers from start to end, both included, at equal distances."""
     if steps < 0:
         raise ShapeError(f"linspace: expected at least 0 steps, got {steps}")
-    kind = as_dtype(dtype or float32).numpy
-    return _made(np.linspace(start, end, steps).astype(kind), device, requires_grad)
+    return _made(np.linspace(start, end, steps).astype(kind_of(dtype)), device, requires_grad)
 
 
 def eye(
@@ -363,7 +370,7 @@ def eye(
 ) -> Tensor:
     """Return ones on the diagonal and zeros elsewhere."""
     _dims.shape("eye", (n, n if m is None else m))
-    return _made(np.eye(n, m, dtype=as_dtype(dtype or float32).numpy), device, requires_grad)
+    return _made(np.eye(n, m, dtype=kind_of(dtype)), device, requires_grad)
 
 
 def to_device(x: Tensor, device: Backend) -> Tensor:

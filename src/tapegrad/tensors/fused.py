@@ -132,7 +132,8 @@ class _Gradient(Fused):
     ) -> None:
         super().__init__(name, inputs, outputs)
         places = {var.index: place for place, var in enumerate(self._inputs)}
-        ways = [_way(out, places) for out in outputs]
+        self._values = [_value(out) for out in outputs]
+        ways = [_way(out, places) for out in self._values]
         self.quick = self._plan(ways, needs)
         computed = [_BY_PROGRAM if isinstance(way, tuple) else way for way in ways]
         several = computed.count(_BY_PROGRAM) > 1 and computed != ways
@@ -146,7 +147,7 @@ class _Gradient(Fused):
         and for no program at all.
         """
         given = iter(ways)
-        left = [out for out, way in zip(self._outputs, ways, strict=True) if way == _BY_PROGRAM]
+        left = [out for out, way in zip(self._values, ways, strict=True) if way == _BY_PROGRAM]
         rest = Fused(self.name, self._inputs, left).program if left else None
         return tuple(next(given) if want else None for want in needs), rest
 
@@ -161,6 +162,26 @@ _DIRECT = ("mul", "neg", "div")
 _BY_PROGRAM = -1
 #: Elements from which on one pass is quicker than two operations, each with a shorter call.
 _LARGE = 100_000
+
+
+def _value(out: Var) -> Var:
+    """Return a gradient as it may be computed where nobody differentiates it.
+
+    A derivative that vanishes far out stands in a `where`, for those of higher order: it is 0 where
+    a factor of it is. Its value is that without it.
+    """
+    if out.op != "masked_mul" or out.operands[1].op != "where":
+        return out
+    weight, masked = out.operands
+    condition, zero, derivative = masked.operands
+    known_zero = out.graph.constant(0.0).index
+    if condition.op != "eq" or {condition.operands[1].index, zero.index} != {known_zero}:
+        return out
+    factors = derivative.operands if derivative.op == "mul" else (derivative,)
+    others = [each for each in factors if each.index != condition.operands[0].index]
+    plain = len(others) < len(factors) and all(each.op == "constant" for each in others)
+    found: Var = scalar.masked_mul(weight, derivative) if plain else out
+    return found
 
 
 def _way(out: Var, places: dict[int, int]) -> Any:
@@ -307,7 +328,7 @@ def _place(name: str, operands: Sequence[Operand]) -> tuple[Backend, str]:
     return device, "float64" if wide else "float32"
 
 
-class FusedFunction:
+class FusedFunction(_core.FusedState):
     """A function of scalars that works on whole tensors; see `elementwise`."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -317,23 +338,26 @@ class FusedFunction:
         graph = Graph()
         inputs = [graph.input(name) for name in names]
         outputs = _called(function, self._signature, inputs)
-        self._single = not isinstance(outputs, (tuple, list))
-        listed = [outputs] if self._single else list(outputs)
+        single = not isinstance(outputs, (tuple, list))
+        listed = [outputs] if single else list(outputs)
         constant = [out if isinstance(out, Var) else graph.constant(out) for out in listed]
         self._fused = Fused(getattr(function, "__name__", "elementwise"), inputs, constant)
         self._names = names
-        #: How many operands without names are all; -1 if some have to be named.
         by_name = any(
             each.kind is each.KEYWORD_ONLY for each in self._signature.parameters.values()
         )
+        #: How many operands without names are all; -1 if some have to be named. Such a call is
+        #: native.
         self._complete = -1 if by_name else len(names)
+        self._single = single
+        self._set_up(self._fused, complete=self._complete, single=single)
 
-    def __call__(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
+    def _called(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
         """Return a tensor per result; or write them into the tensors `out`."""
         if named or len(operands) != self._complete:
             operands = self._completed(operands, named)
         if out is None:
-            found = _core.apply_program(self._fused, operands)
+            found = self._fused(*operands)
             return found[0] if self._single else found
         results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
         self._fused.into(operands, results)

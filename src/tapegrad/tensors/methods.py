@@ -22,10 +22,9 @@ from tapegrad.tensors.operands import only_tensor as _tensor
 from tapegrad.tensors.operands import operand as _operand
 from tapegrad.tensors.operands import other as _other
 from tapegrad.tensors.operands import scaled as _scaled
-from tapegrad.tensors.operands import truth as _truth
+from tapegrad.tensors.ops import bits, index, matmul, reduce, search, shape, softmax
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
-from tapegrad.tensors.ops import index, matmul, reduce, search, shape, shifts, softmax
 from tapegrad.tensors.registry import Op, Sample, define, moved
 
 _TABLE = e.TABLE
@@ -136,30 +135,30 @@ class Tensor(TensorBase):
         return e.abs(self)
 
     def __invert__(self) -> Tensor:
-        return e.logical_not(_truth("~", self, self))
+        return bits.bitwise_not(self)
 
     def __and__(self, other: Any) -> Tensor:
-        return e.logical_and(_truth("&", self, self), _truth("&", other, self))
+        return bits.bitwise_and(self, _operand("&", other))
 
     def __or__(self, other: Any) -> Tensor:
-        return e.logical_or(_truth("|", self, self), _truth("|", other, self))
+        return bits.bitwise_or(self, _operand("|", other))
 
     def __xor__(self, other: Any) -> Tensor:
-        return e.logical_xor(_truth("^", self, self), _truth("^", other, self))
+        return bits.bitwise_xor(self, _operand("^", other))
 
     __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
 
     def __lshift__(self, other: Any) -> Tensor:
-        return shifts.bitwise_left_shift(self, _operand("<<", other))
+        return bits.bitwise_left_shift(self, _operand("<<", other))
 
     def __rlshift__(self, other: Any) -> Tensor:
-        return shifts.bitwise_left_shift(_operand("<<", other), self)
+        return bits.bitwise_left_shift(_operand("<<", other), self)
 
     def __rshift__(self, other: Any) -> Tensor:
-        return shifts.bitwise_right_shift(self, _operand(">>", other))
+        return bits.bitwise_right_shift(self, _operand(">>", other))
 
     def __rrshift__(self, other: Any) -> Tensor:
-        return shifts.bitwise_right_shift(_operand(">>", other), self)
+        return bits.bitwise_right_shift(_operand(">>", other), self)
 
     def __lt__(self, other: Any) -> Tensor:
         return e.lt(self, other)
@@ -203,13 +202,13 @@ class Tensor(TensorBase):
         return self.pow_(other)
 
     def __iand__(self, other: Any) -> Tensor:
-        return self.copy_(self & other)
+        return _into("&=", self, self & other)
 
     def __ior__(self, other: Any) -> Tensor:
-        return self.copy_(self | other)
+        return _into("|=", self, self | other)
 
     def __ixor__(self, other: Any) -> Tensor:
-        return self.copy_(self ^ other)
+        return _into("^=", self, self ^ other)
 
     def __ilshift__(self, other: Any) -> Tensor:
         return _into("<<=", self, self << other)
@@ -242,6 +241,8 @@ class Tensor(TensorBase):
     isnan, isinf, isfinite, isclose = e.isnan, e.isinf, e.isfinite, _checked(e.isclose)
     logical_not, logical_and = e.logical_not, _checked(e.logical_and)
     logical_or, logical_xor = _checked(e.logical_or), _checked(e.logical_xor)
+    bitwise_and, bitwise_or = _checked(bits.bitwise_and), _checked(bits.bitwise_or)
+    bitwise_xor, bitwise_not = _checked(bits.bitwise_xor), bits.bitwise_not
     clamp = clip = _checked(e.clamp)
     masked_fill = _checked(e.masked_fill)
     sum, mean, prod, var, std = reduce.sum, reduce.mean, reduce.prod, reduce.var, reduce.std

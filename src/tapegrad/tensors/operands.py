@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError
-from tapegrad.tensors import creation
 from tapegrad.tensors.autograd import MODE
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops.elementwise import OPERANDS
@@ -69,20 +66,6 @@ def only_tensor(op: str, value: Any) -> Any:
             f"{op}: expected a tensor, got {type(value).__name__}; make one with tg.tensor"
         )
     return value
-
-
-def truth(op: str, value: Any, like: Tensor) -> Any:
-    """Return what is true as a tensor."""
-    if isinstance(value, TensorBase):
-        kind = value.dtype.name
-    else:
-        kind = "bool" if isinstance(value, (bool, np.bool_)) else type(value).__name__
-    if kind != "bool":
-        raise DTypeError(
-            f"{op}: expected tensors of bool, True or False, got {kind}; there are no operations "
-            "on the bits of whole numbers, x != 0 or x.bool() says which are true"
-        )
-    return value if isinstance(value, TensorBase) else creation.scalar_like(op, value, like)
 
 
 def no_items() -> list[Tensor]:

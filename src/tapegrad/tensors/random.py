@@ -7,23 +7,22 @@ computes it and on however many threads.
 from __future__ import annotations
 
 import math
-import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapegrad.backends import device as find_device
+from tapegrad._core import Stream
 from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors.base import wrap
-from tapegrad.tensors.creation import sized
-from tapegrad.tensors.dtypes import as_dtype, float32, int64
+from tapegrad.tensors.creation import kind_of, place_of
+from tapegrad.tensors.dtypes import as_dtype, int64
 from tapegrad.tensors.ops import dims as _dims
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
 
 
-class Generator:
+class Generator(Stream):
     """A stream of random numbers.
 
     Example:
@@ -35,7 +34,7 @@ class Generator:
     """
 
     def __init__(self, seed: int = 0) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self.manual_seed(seed)
 
     def manual_seed(self, seed: int) -> Generator:
@@ -43,7 +42,7 @@ class Generator:
         if not isinstance(seed, int):
             raise DTypeError(f"manual_seed: expected a whole number, got {seed!r}")
         self._seed = seed & 0xFFFF_FFFF_FFFF_FFFF
-        self._offset = 0
+        self._drawn = 0
         return self
 
     def initial_seed(self) -> int:
@@ -52,25 +51,18 @@ class Generator:
 
     def get_state(self) -> tuple[int, int]:
         """Return seed and count of numbers drawn."""
-        return self._seed, self._offset
+        return self._seed, self._drawn
 
     def set_state(self, state: tuple[int, int]) -> Generator:
         """Go on where another generator was."""
-        self._seed, self._offset = (int(each) for each in state)
+        self._seed, self._drawn = (int(each) for each in state)
         return self
-
-    def take(self, count: int) -> tuple[int, int]:
-        """Return seed and first number of `count` that belong to the caller."""
-        with self._lock:
-            first = self._offset
-            self._offset += count
-        return self._seed, first
 
     def __getstate__(self) -> tuple[int, int]:
         return self.get_state()
 
     def __setstate__(self, state: tuple[int, int]) -> None:
-        self._lock = threading.Lock()
+        super().__init__()
         self.set_state(state)
 
 
@@ -89,7 +81,7 @@ _NAMES = {"uniform": "rand", "normal": "randn", "integers": "randint", "mask": "
 
 def _drawn(
     kernel: str,
-    size: tuple[Any, ...],
+    shape: tuple[int, ...],
     device: Any,
     requires_grad: bool,
     generator: Generator | None,
@@ -100,11 +92,9 @@ def _drawn(
             f"{_NAMES[kernel]}: expected generator to be a tg.Generator, got "
             f"{type(generator).__name__}; make one with tg.Generator(seed)"
         )
-    shape = _dims.shape(_NAMES[kernel], size)
-    place = find_device(device if device is not None else "cpu")
+    place = place_of(device)
     seed, offset = (generator or DEFAULT).take(math.prod(shape))
-    array = place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options)
-    found = wrap(array, place)
+    found = wrap(place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options), place)
     if requires_grad:
         found.requires_grad = True
     return found
@@ -119,9 +109,8 @@ def rand(
     generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers drawn evenly from 0 up to, not including, 1."""
-    kind = as_dtype(dtype or float32).numpy
-    shape = sized("rand", sizes, size)
-    return _drawn("uniform", (shape,), device, requires_grad, generator, dtype=kind)
+    shape = _dims.sized("rand", sizes, size)
+    return _drawn("uniform", shape, device, requires_grad, generator, dtype=kind_of(dtype))
 
 
 def randn(
@@ -133,9 +122,8 @@ def randn(
     generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers drawn from the normal distribution."""
-    kind = as_dtype(dtype or float32).numpy
-    shape = sized("randn", sizes, size)
-    return _drawn("normal", (shape,), device, requires_grad, generator, dtype=kind)
+    shape = _dims.sized("randn", sizes, size)
+    return _drawn("normal", shape, device, requires_grad, generator, dtype=kind_of(dtype))
 
 
 def randint(
@@ -157,14 +145,15 @@ def randint(
         raise OptionError(f"randint: expected numbers of 64 bits, got {low} and {high}")
     if high <= low:
         raise OptionError(f"randint: expected low < high, got {low} and {high}")
-    found = _drawn("integers", (size,), device, False, generator, low=low, high=high)
+    shape = _dims.shape("randint", (size,))
+    found = _drawn("integers", shape, device, False, generator, low=low, high=high)
     return found.to(as_dtype(dtype or int64))
 
 
 def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Return the numbers from 0 to n - 1 in random order."""
     keys = rand(n, dtype="float64", generator=generator).numpy()
-    place = find_device(device if device is not None else "cpu")
+    place = place_of(device)
     return wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
 
 
@@ -205,7 +194,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
         return input
     if p == 1.0:
         return input * 0.0
-    mask = _drawn("mask", (input.shape,), input.device, False, None, keep=1.0 - p)
+    mask = _drawn("mask", input._array.shape, input.device, False, None, keep=1.0 - p)
     return input * (mask.to(input.dtype) * (1.0 / (1.0 - p)))
 
 

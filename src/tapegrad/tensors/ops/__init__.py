@@ -2,6 +2,7 @@
 
 from tapegrad.tensors.ops import (
     attention,
+    bits,
     conv,
     elementwise,
     index,
@@ -13,7 +14,6 @@ from tapegrad.tensors.ops import (
     reduce,
     search,
     shape,
-    shifts,
     softmax,
 )
 
@@ -25,7 +25,7 @@ FILES = (
     index,
     padding,
     search,
-    shifts,
+    bits,
     matmul,
     conv,
     pool,

@@ -15,6 +15,8 @@ from tapegrad._core.arguments import (
     reshaped,
     several,
     shape,
+    sized,
+    squeezed,
 )
 from tapegrad.errors import ShapeError
 
@@ -32,6 +34,8 @@ __all__ = [
     "reshaped",
     "several",
     "shape",
+    "sized",
+    "squeezed",
 ]
 
 

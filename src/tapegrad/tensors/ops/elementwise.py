@@ -227,7 +227,9 @@ def _smooth_power(x: Any, exponent: Any) -> Tensor:
     """Return powers, of which 0 ** 0 counts as the constant 1: its gradients are 0."""
     if not _any(_is_zero(x)):
         return _plain_pow(x, exponent)
-    both = _plain_add(abs(exponent.detach()), builtins.abs(x) if _is_real(x) else abs(x.detach()))
+    both = _plain_add(
+        abs(exponent.detach()), builtins.abs(x) if isinstance(x, (int, float)) else abs(x.detach())
+    )
     constant = eq(both, 0)
     base = where(constant, 1.0, x).to(both.dtype)
     return where(constant, 1.0, _plain_pow(base, exponent))
@@ -337,17 +339,17 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 )
 def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """Return x within bounds; the gradient passes where x is not beyond them."""
-    if min is None and max is None:
+    low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+    if min is max is None:
         raise DTypeError("clamp: expected min, max or both, got neither")
-    for bound in (min, max):
-        if bound is not None and not isinstance(bound, OPERANDS):
-            raise _no_operands("clamp", input, bound)
-    if any(_is_nan(bound) for bound in (min, max)):
-        return _plain_add(mul(input, 0), math.nan)
-    if input.is_floating_point() and _is_real(min) and _is_real(max):
-        low, high = (-math.inf if min is None else min), (math.inf if max is None else max)
+    if _is_definite(low) and _is_definite(high) and input._array.dtype.kind == "f":
         found: Tensor = _bounded(input, low, high)
         return found
+    for bound in (low, high):
+        if not isinstance(bound, OPERANDS):
+            raise _no_operands("clamp", input, bound)
+    if any(_is_nan(bound) for bound in (low, high)):
+        return _plain_add(mul(input, 0), math.nan)
     if min is not None:
         input = where(_beyond(lt(input, min), min), min, input)
     if max is not None:
@@ -429,8 +431,9 @@ def _is_nan(bound: Any) -> bool:
     return isinstance(bound, float) and math.isnan(bound)
 
 
-def _is_real(bound: Any) -> bool:
-    return bound is None or isinstance(bound, (int, float))
+def _is_definite(bound: Any) -> bool:
+    """Tell whether a bound is a number of Python's, and not NaN."""
+    return isinstance(bound, (int, float)) and bound == bound  # noqa: PLR0124
 
 
 @elementwise

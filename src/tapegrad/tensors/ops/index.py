@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
 from tapegrad.tensors.autograd import MODE, Node
@@ -14,6 +15,7 @@ from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.matmul import as_rows
+from tapegrad.tensors.ops.shape import SLICE
 from tapegrad.tensors.registry import Draw, Op, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
@@ -26,33 +28,10 @@ def _cost(x: Tensor, *_: Any, **attrs: Any) -> Any:
 
 # ---- x[...] -------------------------------------------------------------------------------------
 
-_SLICES = (slice(None, None, 2), slice(1, 3))
 _ALL = slice(None)
 _PLACES = (_ALL, np.array([[0, 2], [2, -4]]))
 _APART = (np.array([0, 2, 2]), _ALL, np.array([[1], [-1]]))
 
-_SLICE = define(
-    name="slice",
-    total=True,
-    view=True,
-    function=None,
-    doc="x[...] by slices and whole numbers: a view",
-    rule=lambda x, index: None,
-    vjp=lambda node, g: _UNSLICE(g, index=node.attrs["index"], shape=node.shapes[0]),
-    cost=_cost,
-    samples=[Sample((3, 4), index=_SLICES), Sample((3,), index=(None, 1))],
-    benchmark="slice",
-)
-_UNSLICE: Op = define(
-    name="unslice",
-    total=True,
-    function=None,
-    doc="zeros with x in the place of a slice",
-    rule=lambda x, index, shape: shape,
-    vjp=lambda node, g: _SLICE(g, index=node.attrs["index"]),
-    cost=_cost,
-    samples=[Sample((2, 2), index=_SLICES, shape=(3, 4))],
-)
 _TAKE = define(
     name="take",
     total=True,
@@ -96,7 +75,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
 
 
 def _chosen(x: Tensor, slices: Any, places: Any) -> Tensor:
-    x = x if slices is None else _SLICE(x, index=slices)
+    x = x if slices is None else SLICE(x, index=slices)
     return x if places is None else _TAKE(x, index=places)
 
 
@@ -247,8 +226,8 @@ _PLACE = define(
     vjp=_place_vjp,
     cost=_cost,
     samples=[
-        Sample((3, 4), (2, 2), slices=_SLICES, places=None),
-        Sample((3, 4), (2, 1), slices=_SLICES, places=None),
+        Sample((3, 4), (2, 2), slices=(slice(None, None, 2), slice(1, 3)), places=None),
+        Sample((3, 4), (2, 1), slices=(slice(None, None, 2), slice(1, 3)), places=None),
         Sample((3, 4), (2,), slices=(1, ...), places=(np.array([3, 0]),)),
     ],
 )
@@ -256,27 +235,10 @@ _PLACE = define(
 # ---- along a dimension --------------------------------------------------------------------------
 
 
-def _check_index(op: str, index: Tensor) -> None:
-    if not isinstance(index, TensorBase) or index._array.dtype.kind != "i":
-        kind = index.dtype if isinstance(index, TensorBase) else type(index).__name__
-        raise DTypeError(f"{op}: expected a tensor of int32 or int64 as index, got {kind}")
-
-
-def _along_rule(op: str, x: Tensor, index: Tensor, dim: int) -> None:
-    _check_index(op, index)
-    have, places = x._array.shape, index._array.shape
-    larger = [d for d, (i, s) in enumerate(zip(places, have, strict=False)) if i > s and d != dim]
-    if len(places) != len(have) or larger:
-        raise ShapeError(
-            f"{op}: expected an index with the dimensions of shape {have}, none larger but "
-            f"{dim}, got {places}"
-        )
-
-
 _GATHER = define(
     name="gather",
     doc="elements of x along a dimension, one per index",
-    rule=lambda x, index, dim: _along_rule("gather", x, index, dim),
+    rule=rules.gather,
     vjp=lambda node, g: (put_along(node.shapes[0], node.attrs["dim"], node.inputs[1], g), None),
     saves=(1,),
     cost=_cost,
@@ -286,7 +248,7 @@ _GATHER = define(
 _SCATTER_ADD = define(
     name="scatter_add",
     doc="x with y added along a dimension, one element per index",
-    rule=lambda x, index, y, dim: _along_rule("scatter_add", x, index, dim),
+    rule=rules.scatter_add,
     vjp=lambda node, g: (g, None, gather(g, node.attrs["dim"], node.inputs[1])),
     saves=(1,),
     cost=_cost,
@@ -297,7 +259,7 @@ _SCATTER_ADD = define(
 
 def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """Return x[i, index[i, j]] for dim 1, and so on: one element per index."""
-    found: Tensor = _GATHER(input, index, dim=_dims.own("gather", dim, input.ndim))
+    found: Tensor = _GATHER(input, index, dim=_dims.own("gather", dim, input._array.ndim))
     return found
 
 
@@ -319,7 +281,7 @@ def put_along(shape: tuple[int, ...], dim: int, index: Tensor, g: Tensor) -> Ten
 
 
 def _select_rule(x: Tensor, index: Tensor, dim: int) -> None:
-    _check_index("index_select", index)
+    rules.check_index("index_select", index)
     if index.ndim > 1:
         raise ShapeError(f"index_select: expected indices in one dimension, got {index.shape}")
 
@@ -367,7 +329,7 @@ def _embedding_vjp(node: Node, g: Tensor) -> tuple[Any, None]:
 
 
 def _embedding_rule(weight: Tensor, index: Tensor, padding_idx: int) -> None:
-    _check_index("embedding", index)
+    rules.check_index("embedding", index)
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight of two dimensions, got {weight.shape}")
 
@@ -400,7 +362,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     from tapegrad.tensors.creation import arange
     from tapegrad.tensors.ops.elementwise import eq
 
-    _check_index("one_hot", input)
+    rules.check_index("one_hot", input)
     if not input.numel() and num_classes < 1:
         raise ShapeError("one_hot: no element says how many classes there are; name num_classes")
     low, high = (int(input.min()), int(input.max())) if input.numel() else (0, -1)

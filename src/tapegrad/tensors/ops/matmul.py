@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tapegrad._core import rules
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.arguments import asks
 from tapegrad.tensors.autograd import Node
@@ -39,16 +40,6 @@ def _is_plain(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
     return len(y) == 2 <= len(x) or (len(x) == len(y) > 2 and x[:-2] == y[:-2])
 
 
-def _matmul_rule(a: Tensor, b: Tensor) -> tuple[int, ...]:
-    x, y = a._array.shape, b._array.shape
-    if not _is_plain(x, y) or x[-1] != y[-2]:
-        raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
-    kind = a._array.dtype
-    if kind is not b._array.dtype or kind.kind != "f":
-        check_types("matmul", a, b, kinds="if")
-    return (*x[:-1], y[-1])
-
-
 def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     a, b = node.inputs
     needs = node.needs
@@ -60,7 +51,7 @@ def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
 
 
 def _matmul_cost(a: Tensor, b: Tensor) -> Cost:
-    shape = _matmul_rule(a, b)
+    shape = rules.matmul(a, b)
     count = math.prod(shape)
     return Cost(2 * count * a.shape[-1], a.nbytes + b.nbytes + count * a.itemsize)
 
@@ -68,7 +59,7 @@ def _matmul_cost(a: Tensor, b: Tensor) -> Cost:
 _MATMUL = define(
     name="matmul",
     doc="the product of matrices, or of stacks of them",
-    rule=_matmul_rule,
+    rule=rules.matmul,
     vjp=_matmul_vjp,
     saves=(0, 1),
     cost=_matmul_cost,
@@ -89,7 +80,7 @@ _MATMUL = define(
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Return the product of vectors, matrices or stacks of matrices, which broadcast."""
     x, y = input._array.shape, other._array.shape
-    if _is_plain(x, y):
+    if len(x) == len(y) == 2 or _is_plain(x, y):
         plain: Tensor = _MATMUL(input, other)
         return plain
     if not x or not y:
@@ -158,18 +149,6 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
     return input.reshape((-1, 1)) * vec2
 
 
-def _linear_rule(x: Tensor, weight: Tensor, bias: Tensor | None) -> tuple[int, ...]:
-    shape = weight._array.shape
-    if len(shape) != 2 or not x._array.shape or x._array.shape[-1] != shape[1]:
-        raise ShapeError(
-            f"linear: expected weight (out, in) and x (..., in), got {shape} and {x.shape}"
-        )
-    if bias is not None and bias._array.shape != shape[:1]:
-        raise ShapeError(f"linear: expected bias of shape {shape[:1]}, got {bias.shape}")
-    check_types("linear", x, weight, bias, kinds="if")
-    return (*x._array.shape[:-1], shape[0])
-
-
 def _linear_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
     x, weight, _ = node.inputs
     needs = node.needs
@@ -184,7 +163,7 @@ def _linear_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
 _LINEAR = define(
     name="linear",
     doc="x @ weight.T + bias",
-    rule=_linear_rule,
+    rule=rules.linear,
     vjp=_linear_vjp,
     saves=(0, 1),
     cost=lambda x, weight, bias=None: Cost(
@@ -241,19 +220,20 @@ def einsum(equation: str, *operands: Any) -> Tensor:
         )
     common_device("einsum", tensors)
     terms, result = _parse(equation, tuple([x._array.ndim for x in tensors]))
-    pairs = [_diagonal(x, list(term)) for x, term in zip(tensors, terms, strict=True)]
-    x, letters = pairs[0]
-    for k, (y, others) in enumerate(pairs[1:], 1):
-        later = set(result).union(*[set(each[1]) for each in pairs[k + 1 :]])
-        x, letters = _contract(x, letters, y, others, later)
-    gone = [d for d, letter in enumerate(letters) if letter not in result]
-    x = x.sum(gone) if gone else x
-    left = [letter for letter in letters if letter in result]
-    return x if left == result else x.permute([left.index(letter) for letter in result])
+    for place, term in enumerate(terms):
+        if len(set(term)) != len(term):
+            tensors[place], terms = _diagonal(tensors[place], place, terms)
+    plan = _planned(terms, result, tuple([x._array.shape for x in tensors]))
+    x: Tensor = tensors[0]
+    for y, step in zip(tensors[1:], plan.steps, strict=True):
+        product = _MATMUL(_seen(x, step.left), _seen(y, step.right))
+        x = in_shape(product, step.shape)
+    x = x.sum(plan.gone) if plan.gone else x
+    return x if plan.order is None else x.permute(plan.order)
 
 
 @lru_cache(maxsize=256)
-def _parse(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], list[str]]:
+def _parse(equation: str, ndims: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
     """Return the letters of operands with so many dimensions, and of the result."""
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")
@@ -283,15 +263,14 @@ def _parse(equation: str, ndims: tuple[int, ...]) -> tuple[list[str], list[str]]
         raise ShapeError(f"einsum: {equation!r} has {sorted(unknown)} only in the result")
     if len(set(result)) != len(result):
         raise ShapeError(f"einsum: {equation!r} names a dimension of the result twice")
-    return spelled, result
+    return tuple(spelled), "".join(result)
 
 
-def _diagonal(x: Tensor, letters: list[str]) -> tuple[Tensor, list[str]]:
-    """Take the diagonal where a letter stands twice in one term."""
+def _diagonal(x: Tensor, place: int, terms: tuple[str, ...]) -> tuple[Tensor, tuple[str, ...]]:
+    """Take the diagonal where a letter stands twice in one term; return the terms that are left."""
     from tapegrad.tensors.creation import arange
 
-    if len(set(letters)) == len(letters):
-        return x, letters
+    letters = terms[place]
     for letter in dict.fromkeys(letters):
         while letters.count(letter) > 1:
             first = letters.index(letter)
@@ -303,39 +282,86 @@ def _diagonal(x: Tensor, letters: list[str]) -> tuple[Tensor, list[str]]:
             moved = x.permute([first, second, *rest])
             places = arange(size, device=x.device)
             x = moved[places, places]
-            letters = [letter, *[letters[d] for d in rest]]
-    return x, letters
+            letters = letter + "".join(letters[d] for d in rest)
+    return x, (*terms[:place], letters, *terms[place + 1 :])
 
 
-def _contract(
-    a: Tensor, first: list[str], b: Tensor, second: list[str], later: set[str]
-) -> tuple[Tensor, list[str]]:
-    """Multiply two operands and sum over what nobody needs later."""
+class _Look(NamedTuple):
+    """How an operand is seen as a stack of matrices; None where it is so already."""
+
+    order: tuple[int, ...] | None
+    whole: tuple[int, ...] | None
+    shape: tuple[int, ...]
+
+
+class _Step(NamedTuple):
+    """A product of two operands, and the shape of what it stands for."""
+
+    left: _Look
+    right: _Look
+    shape: tuple[int, ...]
+
+
+class _Plan(NamedTuple):
+    """Products one after the other, dimensions to sum over at last, and their order."""
+
+    steps: list[_Step]
+    gone: list[int]
+    order: list[int] | None
+
+
+def _seen(x: Tensor, look: _Look) -> Tensor:
+    x = x if look.order is None else x.permute(look.order)
+    x = x if look.whole is None else x.expand(look.whole)
+    return in_shape(x, look.shape)
+
+
+@lru_cache(maxsize=256)
+def _planned(terms: tuple[str, ...], result: str, shapes: tuple[tuple[int, ...], ...]) -> _Plan:
+    """Plan the products of operands of these letters and shapes."""
+    letters, shape = terms[0], shapes[0]
+    steps = []
+    for k in range(1, len(terms)):
+        later = set(result).union(*terms[k + 1 :])
+        step, letters = _contracted(letters, shape, terms[k], shapes[k], later)
+        steps.append(step)
+        shape = step.shape
+    gone = [d for d, letter in enumerate(letters) if letter not in result]
+    left = "".join(letter for letter in letters if letter in result)
+    return _Plan(steps, gone, None if left == result else [left.index(each) for each in result])
+
+
+def _contracted(
+    first: str, a: tuple[int, ...], second: str, b: tuple[int, ...], later: set[str]
+) -> tuple[_Step, str]:
+    """Plan the product of two operands, summed over what nobody needs later."""
     sizes: dict[str, int] = {}
-    for x, letters in ((a, first), (b, second)):
-        for letter, size in zip(letters, x.shape, strict=True):
-            known = sizes.get(letter, 1)
-            if 1 not in (known, size) and known != size:
-                raise ShapeError(f"einsum: {letter!r} stands for {known} and {size}")
-            sizes[letter] = max(known, size) if size else size
+    for letter, size in (*zip(first, a, strict=True), *zip(second, b, strict=True)):
+        known = sizes.get(letter, 1)
+        if 1 not in (known, size) and known != size:
+            raise ShapeError(f"einsum: {letter!r} stands for {known} and {size}")
+        sizes[letter] = max(known, size) if size else size
     both = [letter for letter in first if letter in second]
-    batch = [letter for letter in both if letter in later]
-    summed = [letter for letter in both if letter not in later]
-    rows = [letter for letter in first if letter not in second]
-    columns = [letter for letter in second if letter not in first]
+    batch = "".join(letter for letter in both if letter in later)
+    summed = "".join(letter for letter in both if letter not in later)
+    rows = "".join(letter for letter in first if letter not in second)
+    columns = "".join(letter for letter in second if letter not in first)
 
-    def shaped(x: Tensor, letters: list[str], *groups: list[str]) -> Tensor:
-        wanted = [letter for group in groups for letter in group]
-        moved = x if wanted == letters else x.permute([letters.index(each) for each in wanted])
-        whole = moved.expand([sizes[letter] for letter in wanted])
-        return whole.reshape([math.prod([sizes[each] for each in group]) for group in groups])
+    def look(letters: str, shape: tuple[int, ...], *groups: str) -> _Look:
+        wanted = "".join(groups)
+        whole = tuple(sizes[letter] for letter in wanted)
+        order = tuple(letters.index(letter) for letter in wanted)
+        return _Look(
+            None if wanted == letters else order,
+            None if whole == tuple(shape[d] for d in order) else whole,
+            tuple(math.prod(sizes[letter] for letter in group) for group in groups),
+        )
 
     stacked = [batch] if batch else []
-    product: Tensor = _MATMUL(
-        shaped(a, first, *stacked, rows, summed), shaped(b, second, *stacked, summed, columns)
-    )
-    letters = [*batch, *rows, *columns]
-    return product.reshape([sizes[letter] for letter in letters]), letters
+    left = look(first, a, *stacked, rows, summed)
+    right = look(second, b, *stacked, summed, columns)
+    letters = batch + rows + columns
+    return _Step(left, right, tuple(sizes[letter] for letter in letters)), letters
 
 
 __all__ = ["bmm", "dot", "einsum", "linear", "matmul", "mm", "mv", "outer"]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tapegrad.errors import ShapeError
+from tapegrad._core import rules
+from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.matmul import check_types
@@ -19,39 +20,6 @@ if TYPE_CHECKING:
 
 def _cost(x: Tensor, **_: Any) -> Cost:
     return Cost(x.numel(), x.nbytes)
-
-
-def pooled_size(
-    size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
-) -> int:
-    """Return how many windows there are; with ceil_mode the last may reach over the border."""
-    room = size + 2 * padding - dilation * (kernel - 1) - 1
-    count = (room + (stride - 1 if ceil_mode else 0)) // stride + 1
-    # a window that begins in the border behind the image sees nothing
-    return count - 1 if ceil_mode and (count - 1) * stride >= size + padding else count
-
-
-def _rule(
-    x: Tensor,
-    kernel: tuple[int, int],
-    stride: tuple[int, int],
-    padding: tuple[int, int],
-    ceil_mode: bool,
-    dilation: tuple[int, int] = (1, 1),
-    **_: Any,
-) -> tuple[int, ...]:
-    have = x._array.shape
-    if len(have) != 4:
-        raise ShapeError(f"pooling: expected images (N, C, H, W) or (C, H, W), got {have}")
-    check_types("pooling", x)
-    sizes = list(have)
-    for d, (k, s, p, step) in enumerate(zip(kernel, stride, padding, dilation, strict=True), 2):
-        if 2 * p > k:
-            raise ShapeError(f"pooling: padding {p} is more than half the kernel {k}")
-        sizes[d] = pooled_size(have[d], k, s, p, step, ceil_mode)
-        if sizes[d] < 1:
-            raise ShapeError(f"pooling: kernel {kernel} does not fit into images of {have[2:]}")
-    return tuple(sizes)
 
 
 def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:
@@ -68,7 +36,7 @@ def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:
 _MAX = define(
     name="max_pool2d",
     doc="the largest element of each window, and where it is",
-    rule=_rule,
+    rule=rules.pooling,
     vjp=_max_vjp,
     keeps=(1,),
     results=2,
@@ -86,7 +54,7 @@ _MAX = define(
 _AVERAGE = define(
     name="avg_pool2d",
     doc="the mean of each window",
-    rule=_rule,
+    rule=rules.pooling,
     vjp=lambda node, g: _AVERAGE_BACK(g, shape=node.shapes[0], **node.attrs),
     cost=_cost,
     samples=[
@@ -95,6 +63,7 @@ _AVERAGE = define(
         Sample((1, 2, 7, 7), kernel_size=2, ceil_mode=True, count_include_pad=False),
         Sample((1, 2, 2, 2), kernel_size=3, ceil_mode=True),
         Sample((1, 1, 1, 3), kernel_size=4, padding=1, ceil_mode=True),
+        Sample((1, 2, 7, 5), kernel_size=3, stride=2, padding=1, divisor_override=-5),
     ],
     benchmark="avg_pool2d",
 )
@@ -116,6 +85,7 @@ _AVERAGE_BACK: Op = define(
             padding=(1, 1),
             ceil_mode=False,
             count_include_pad=True,
+            divisor=0,
         )
     ],
 )
@@ -178,8 +148,17 @@ def avg_pool2d(
     padding: Any = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Tensor:
-    """Return the mean of each window, with or without the border's zeros."""
+    """Return the mean of each window, with or without the border's zeros.
+
+    With `divisor_override`, return its sum divided by that.
+    """
+    if divisor_override is not None and not _is_divisor(divisor_override):
+        raise OptionError(
+            "avg_pool2d: expected divisor_override to be a whole number that is not 0, got "
+            f"{divisor_override!r}"
+        )
     kernel = _dims.pair("avg_pool2d", "kernel_size", kernel_size, 1)
     found: Tensor = _AVERAGE(
         _batched(input),
@@ -188,8 +167,14 @@ def avg_pool2d(
         padding=_dims.pair("avg_pool2d", "padding", padding),
         ceil_mode=ceil_mode,
         count_include_pad=count_include_pad,
+        divisor=divisor_override or 0,
     )
     return found.squeeze(0) if input._array.ndim == 3 else found
+
+
+def _is_divisor(value: Any) -> bool:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return whole and value != 0 and -(2**63) <= value < 2**63
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:

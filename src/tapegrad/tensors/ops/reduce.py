@@ -167,6 +167,21 @@ _MAX_DIM, _MIN_DIM = [
 ]
 
 
+_ARGMAX, _ARGMIN = [
+    define(
+        name=f"arg{name}",
+        doc=f"where the {word} element along a dimension is",
+        rule=lambda x, dim, keepdim: _dims.reduced(x.shape, (dim,), keepdim),
+        total=True,
+        vjp=None,
+        cost=_cost,
+        samples=[Sample((3, 4)), *_ONE_DIM],
+        benchmark=f"arg{name}",
+    )
+    for name, word in (("max", "largest"), ("min", "smallest"))
+]
+
+
 def _cumsum_vjp(node: Node, g: Tensor) -> Tensor:
     from tapegrad.tensors.ops.shape import flip
 
@@ -374,24 +389,22 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
     if dim is None:
         _filled(name, x, tuple(range(x.ndim)))
-        found: Tensor = op(x.detach().reshape(-1), dim=0, keepdim=False)[1]
+        found: Tensor = op(x.detach().reshape(-1), dim=0, keepdim=False)
         return found.reshape((1,) * x.ndim) if keepdim else found
-    place = _place(name, dim, x.ndim, keepdim)
+    place = _place(name, dim, x._array.ndim, keepdim)
     _filled(name, x, (place,))
-    indices: Tensor = op(x.detach(), dim=place, keepdim=keepdim)[1]
+    indices: Tensor = op(x, dim=place, keepdim=keepdim)
     return indices
 
 
-@composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmax")
 def argmax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return where the largest element is: along `dim`, or among all, counted in order."""
-    return _arg(_MAX_DIM, "argmax", input, dim, keepdim)
+    return _arg(_ARGMAX, "argmax", input, dim, keepdim)
 
 
-@composite(Sample((3, 4)), *_ONE_DIM, benchmark="argmin")
 def argmin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     """Return where the smallest element is: along `dim`, or among all, counted in order."""
-    return _arg(_MIN_DIM, "argmin", input, dim, keepdim)
+    return _arg(_ARGMIN, "argmin", input, dim, keepdim)
 
 
 @composite(

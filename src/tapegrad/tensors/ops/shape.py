@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad import _core
+from tapegrad._core import rules
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.dtypes import ALL
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Draw, Sample, common_device, define, moved
+from tapegrad.tensors.registry import Cost, Draw, Op, Sample, common_device, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -53,8 +56,8 @@ def in_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 @composite(Sample((3, 4), shape=(3, 2, 2)))
 def view(input: Tensor, *shape: Any) -> Tensor:
     """Return the same memory in another shape; an error where that needs a copy."""
-    found = reshape(input, *shape)
-    if found is not input and not found._is_view() and input.numel():
+    found = in_shape(input, _dims.reshaped(input._array.shape, shape))
+    if found is not input and not _core.is_view(found._array) and input.numel():
         raise ShapeError(
             f"view: shape {found.shape} of strides {input.stride()} needs a copy; use reshape()"
         )
@@ -123,11 +126,7 @@ def expand(input: Tensor, *size: Any) -> Tensor:
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
-    have = input._array.shape
-    if dim is None:
-        return in_shape(input, tuple([size for size in have if size != 1]))
-    dims = _dims.named("squeeze", dim, len(have))
-    return in_shape(input, tuple([s for d, s in enumerate(have) if d not in dims or s != 1]))
+    return in_shape(input, _dims.squeezed(input._array.shape, dim))
 
 
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
@@ -177,6 +176,36 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 # ---- parts --------------------------------------------------------------------------------------
 
+_SLICES = (slice(None, None, 2), slice(1, 3))
+SLICE = define(
+    name="slice",
+    total=True,
+    view=True,
+    function=None,
+    doc="x[...] by slices and whole numbers: a view",
+    rule=lambda x, index: None,
+    vjp=lambda node, g: _UNSLICE(g, index=node.attrs["index"], shape=node.shapes[0]),
+    cost=lambda x, **_: moved(x.shape, x.shape),
+    samples=[Sample((3, 4), index=_SLICES), Sample((3,), index=(None, 1))],
+    benchmark="slice",
+)
+_UNSLICE: Op = define(
+    name="unslice",
+    total=True,
+    function=None,
+    doc="zeros with x in the place of a slice",
+    rule=lambda x, index, shape: shape,
+    vjp=lambda node, g: SLICE(g, index=node.attrs["index"]),
+    cost=lambda x, **_: moved(x.shape, x.shape),
+    samples=[Sample((2, 2), index=_SLICES, shape=(3, 4))],
+)
+
+
+def _part(x: Tensor, place: int, chosen: Any) -> Tensor:
+    """Return a view of one element, or of a slice, along a dimension."""
+    found: Tensor = SLICE(x, index=(*(slice(None),) * place, chosen, ...))
+    return found
+
 
 @composite(Sample((5, 3), dim=0, start=1, length=3))
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
@@ -187,7 +216,7 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
             f"narrow: elements {start} to {start + length} do not lie within "
             f"dimension {place} of shape {input.shape}"
         )
-    return input[(*[slice(None)] * place, slice(start, start + length))]
+    return _part(input, place, slice(start, start + length))
 
 
 @composite(
@@ -197,22 +226,22 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 )
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Return views of parts along a dimension: of one size, or of the sizes listed."""
-    place = _dims.own("split", dim, tensor.ndim)
-    total = tensor.shape[place]
+    have = tensor._array.shape
+    place = _dims.own("split", dim, len(have))
+    total = have[place]
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
         if size < 1:
             raise ShapeError(f"split: expected a size of at least 1, got {size}")
-        parts = [min(size, total - start) for start in range(0, total, size)] or [0]
-    else:
-        parts = list(_dims.shape("split", (split_size_or_sections,)))
-        if sum(parts) != total:
-            raise ShapeError(f"split: sizes {parts} do not add up to {total}")
-    found, start = [], 0
-    for length in parts:
-        found.append(narrow(tensor, place, start, length))
-        start += length
-    return tuple(found)
+        starts = range(0, total, size) or (0,)
+        return tuple([_part(tensor, place, slice(start, start + size)) for start in starts])
+    parts = _dims.shape("split", (split_size_or_sections,))
+    if sum(parts) != total:
+        raise ShapeError(f"split: sizes {list(parts)} do not add up to {total}")
+    ends = accumulate(parts)
+    return tuple(
+        [_part(tensor, place, slice(end - n, end)) for n, end in zip(parts, ends, strict=True)]
+    )
 
 
 @composite(Sample((5, 3), chunks=2), Sample((3, 5), chunks=4, dim=1))
@@ -230,11 +259,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Return a view per element of a dimension, without that dimension."""
     have = input._array.shape
-    place = _dims.own("unbind", dim, input.ndim)
+    place = _dims.own("unbind", dim, len(have))
     if not place:
-        return tuple([input[i] for i in range(have[0])])
-    before = (slice(None),) * place
-    return tuple([input[(*before, i)] for i in range(have[place])])
+        return tuple([SLICE(input, index=(i, ...)) for i in range(have[0])])
+    return tuple([_part(input, place, i) for i in range(have[place])])
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
@@ -356,25 +384,10 @@ def _cat_vjp(node: Node, g: Tensor) -> tuple[Tensor, ...]:
     return split(g, [shape[dim] for shape in node.shapes], dim)
 
 
-def _cat_rule(*tensors: Tensor, dim: int) -> None:
-    first = tensors[0]._array.shape
-    if not first:
-        raise ShapeError("cat: tensors without dimensions cannot be joined; use stack()")
-    for each in tensors:
-        shape = each._array.shape
-        if shape == first:
-            continue
-        agrees = shape[:dim] == first[:dim] and shape[dim + 1 :] == first[dim + 1 :]
-        if len(shape) != len(first) or not agrees:
-            raise ShapeError(
-                f"cat: shapes must agree in all dimensions but {dim}, got {first} and {shape}"
-            )
-
-
 _CAT = define(
     name="cat",
     doc="tensors one behind the other along a dimension",
-    rule=_cat_rule,
+    rule=rules.cat,
     vjp=_cat_vjp,
     cost=lambda *tensors, dim: moved(*[x.shape for x in tensors], *[x.shape for x in tensors]),
     samples=[
@@ -388,31 +401,25 @@ _CAT = define(
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Return tensors one behind the other along a dimension that they have."""
-    listed = list(tensors)
+    listed = tuple(tensors)
     if not listed:
         raise ShapeError("cat: expected at least one tensor, got none")
-    filled = [each for each in listed if each._array.shape != (0,)]
-    if len(filled) < len(listed) and filled and filled[0]._array.ndim != 1:
+    try:
+        found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0]._array.ndim))
+    except ShapeError:
         # tensors of shape (0,) join anything, and have a say in the type alone
+        filled = [each for each in listed if each._array.shape != (0,)]
+        if len(filled) == len(listed) or not filled:
+            raise
         common_device("cat", listed)
         return cat(filled, dim).to(max((each.dtype for each in listed), key=ALL.index))
-    found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0]._array.ndim))
     return found
-
-
-def _stack_rule(*tensors: Tensor, dim: int) -> None:
-    first = tensors[0]._array.shape
-    for each in tensors:
-        if each._array.shape != first:
-            raise ShapeError(
-                f"stack: expected tensors of one shape, got {first} and {each._array.shape}"
-            )
 
 
 _STACK = define(
     name="stack",
     doc="tensors of one shape side by side along a new dimension",
-    rule=_stack_rule,
+    rule=rules.stack,
     vjp=lambda node, g: unbind(g, node.attrs["dim"]),
     cost=lambda *tensors, dim: moved(*[x.shape for x in tensors], *[x.shape for x in tensors]),
     samples=[Sample((2, 3), (2, 3)), Sample((2, 3), (2, 3), dim=-1)],
@@ -422,7 +429,7 @@ _STACK = define(
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Return tensors of one shape side by side along a new dimension."""
-    listed = list(tensors)
+    listed = tuple(tensors)
     if not listed:
         raise ShapeError("stack: expected at least one tensor, got none")
     found: Tensor = _STACK(*listed, dim=_dims.one("stack", dim, listed[0]._array.ndim + 1))
