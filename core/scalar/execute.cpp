@@ -1,6 +1,7 @@
 // core/scalar/execute.cpp -- runs compiled code over slots; compiled once per instruction set and
 // number type.
 #include "instructions.h"
+#include "trait_kernels.h"
 
 namespace tapegrad {
 namespace TG_ISA {
@@ -71,7 +72,12 @@ const W* custom(const Code& code, F f, const W* w, Slot count, Slot results, Slo
 template <int N, bool one, class W>
 void execute(const Code& code, Real* slots, int shift) {
     using F = Frame<N, one>;
-    static constexpr Table<F, W, run_alone, run_dependent, run_independent> table;
+    // Wide streams are too large for traits to matter.
+    using Runs =
+        std::conditional_t<sizeof(W) == 2,
+                           Table<F, W, run_alone, run_dependent, run_independent, run_traits>,
+                           Table<F, W, run_alone, run_dependent, run_independent>>;
+    static constexpr Runs table;
     const F f{slots, shift};
     const W *w = static_cast<const W*>(code.begin), *end = static_cast<const W*>(code.end);
     while (w != end) w = table.entry[w[0]](code, f, w);

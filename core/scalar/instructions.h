@@ -35,12 +35,20 @@ TG_INLINE void leave_vectors() {
 /// Below this magnitude exp neither overflows nor underflows, so softmax needs no shift.
 constexpr Real exp_safe = sizeof(Real) == 8 ? 300.0 : 40.0;
 
+/// Where the values of an instruction lie: results, then operands.
+template <Slot words>
+struct Record {
+    Real* at[words];
+    TG_METHOD Real* operator[](Slot i) const { return at[i]; }
+};
+
 /// The slots of one evaluation, seen through vectors of N lanes. `one` says that a slot is a single
 /// vector: the width of large programs, known while compiling.
 template <int N, bool one>
 struct Frame {
     using L = Lanes<Real, N>;
     static constexpr int lanes_per_vector = N;
+    static constexpr bool in_pairs = !one;  ///< widths are powers of two
     Real* slots;
     int shift;  ///< a slot has 2^shift lanes
 
@@ -49,12 +57,20 @@ struct Frame {
         const size_t index = slot;
         return slots + (one ? index * N : index << shift);
     }
-    TG_METHOD L load(Slot slot, int lane) const { return L::load(at(slot) + lane); }
-    TG_METHOD void store(Slot slot, int lane, L value) const { value.store(at(slot) + lane); }
-    /// A record as what load and store take.
+    TG_METHOD L load(const Real* place, int lane) const { return L::load(place + lane); }
+    TG_METHOD L load(Slot slot, int lane) const { return load(at(slot), lane); }
+    TG_METHOD void store(Real* place, int lane, L value) const { value.store(place + lane); }
+    TG_METHOD void store(Slot slot, int lane, L value) const { store(at(slot), lane, value); }
+    /// A record as what load and store take: slots of several vectors are looked up once for all.
     template <Slot words, class W>
-    TG_METHOD const W* record(const W* w) const {
-        return w;
+    TG_METHOD auto record(const W* w) const {
+        if constexpr (one) {
+            return w;
+        } else {
+            Record<words> out;
+            for (Slot i = 0; i < words; ++i) out.at[i] = at(w[i]);
+            return out;
+        }
     }
 };
 
@@ -62,14 +78,9 @@ struct Frame {
 struct Scattered {
     using L = Lanes<Real, native>;
     static constexpr int lanes_per_vector = native;
+    static constexpr bool in_pairs = false;
     Real* const* slots;
     int lanes;  ///< any number of whole vectors
-
-    template <Slot words>
-    struct Record {
-        Real* at[words];
-        TG_METHOD Real* operator[](Slot i) const { return at[i]; }
-    };
 
     TG_METHOD int width() const { return lanes; }
     TG_METHOD L load(const Real* at, int lane) const { return L::load(at + lane); }
@@ -98,7 +109,11 @@ template <Slot words, class F, class W, class Body>
 TG_INLINE const W* each(F f, const W* w, Slot count, Body body) {
     for (; count; --count, w += words) {
         const auto r = f.template record<words>(w);
-        for (int lane = 0; lane < f.width(); lane += F::lanes_per_vector) body(r, lane);
+        constexpr int N = F::lanes_per_vector, step = F::in_pairs ? 2 * N : N;
+        for (int lane = 0; lane < f.width(); lane += step) {
+            body(r, lane);
+            if constexpr (F::in_pairs) body(r, lane + N);
+        }
     }
     return w;
 }
@@ -474,6 +489,9 @@ struct Kernel {
     }
 };
 
+template <class F, class W>
+struct TraitKernels;
+
 /// Kernels by a run's first word, for these forms of runs.
 template <class F, class W, RunForm... forms>
 struct Table {
@@ -483,6 +501,13 @@ struct Table {
     constexpr Table() { (set<forms>(), ...); }
     template <RunForm form>
     constexpr void set() {
+        if constexpr (form == run_traits)
+            TraitKernels<F, W>::enter(entry + int{form} * int{kernel_count});
+        else
+            set_all<form>();
+    }
+    template <RunForm form>
+    constexpr void set_all() {
         using K = Kernel<F, W, form>;
         Function* of = entry + int{form} * int{kernel_count};
 #define OP1(name, ...) of[static_cast<int>(Op::name)] = K::run_##name;

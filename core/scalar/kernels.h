@@ -8,11 +8,12 @@
 // The stream is a sequence of runs. A run is `count` instructions of one kernel and one shape, so
 // it is dispatched once:
 //
-//   kernel [, count] [, n, m], then the records
+//   kernel [, count] [, traits] [, n, m], then the records
 //
-// The count is left out if it is 1; n and m stand only in runs of kernels with any number of
-// operands. A record is its result, then operands, all of them slot numbers; a slot holds one value
-// per lane. Any number of results lie in consecutive slots, of which the record has the first:
+// The count is left out if it is 1; traits stand in runs whose records have operands in common
+// (traits.h), n and m in runs of kernels with any number of operands. A record is its result, then
+// operands, all of them slot numbers; a slot holds one value per lane. Any number of results lie in
+// consecutive slots, of which the record has the first:
 //
 //   elementwise      out, a [, b]            where        out, c, a, b
 //   sumdot           out, n plain terms, m pairs
@@ -54,6 +55,7 @@ enum RunForm : std::uint32_t {
     run_alone,        ///< one instruction; no count follows
     run_dependent,    ///< some instruction needs another's result
     run_independent,  ///< none does
+    run_traits,       ///< all have traits, which follow the count; either of the above
     run_forms
 };
 
@@ -72,6 +74,7 @@ struct Run {
     std::uint32_t kernel;
     RunForm form;
     std::uint32_t count, n, m;
+    std::uint32_t header;  ///< words before the records
 };
 
 struct SlotValue {

@@ -80,7 +80,12 @@ class Lowering {
     /// The factors of a product or square.
     std::pair<NodeId, NodeId> factors(NodeId id) const {
         const Node& node = graph_.node(id);
-        return {node.a, node.op() == Op::square ? node.a : node.b};
+        return in_order(node.a, node.op() == Op::square ? node.a : node.b);
+    }
+
+    /// A constant factor is the second one, where the traits of runs look for it.
+    std::pair<NodeId, NodeId> in_order(NodeId a, NodeId b) const {
+        return graph_.is_constant(a) ? std::pair(b, a) : std::pair(a, b);
     }
 
     /// The operands of a sum that may be products themselves; none for other nodes.
@@ -203,17 +208,21 @@ class Lowering {
         auto operands = graph_.operands(id);
         auto terms = plain_terms(id);
         for (NodeId operand : terms) {
-            if (absorbed_[operand]) {
-                const auto [a, b] = factors(operand);
-                pairs_.push_back(value_[a]);
-                pairs_.push_back(value_[b]);
-            } else {
+            if (absorbed_[operand])
+                push_pair(factors(operand));
+            else
                 plain_.push_back(value_[operand]);
-            }
         }
-        for (NodeId operand : operands.subspan(terms.size())) pairs_.push_back(value_[operand]);
+        const auto pairs = operands.subspan(terms.size());
+        for (std::size_t k = 0; k < pairs.size(); k += 2)
+            push_pair(in_order(pairs[k], pairs[k + 1]));
         split_long();
         return emit_sum(plain_, pairs_, false);
+    }
+
+    void push_pair(std::pair<NodeId, NodeId> factors) {
+        pairs_.push_back(value_[factors.first]);
+        pairs_.push_back(value_[factors.second]);
     }
 
     /// Replaces full chunks of terms by partial sums until one chunk is left.

@@ -24,8 +24,8 @@ std::vector<Code> cut(const Program& program) {
     piece.guard_count = 0;  // conditions are there at the end only
     auto* at = static_cast<const char*>(piece.begin);
     for (const Run& run : program.runs()) {
-        const std::size_t words = 1 + (run.form != run_alone) + (is_open(run.kernel) ? 2 : 0) +
-                                  std::size_t{run.count} * record_words(run, program.code());
+        const std::size_t words =
+            run.header + std::size_t{run.count} * record_words(run, program.code());
         piece.begin = at;
         at += words * (piece.wide ? sizeof(std::uint32_t) : sizeof(std::uint16_t));
         piece.end = at;

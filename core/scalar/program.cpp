@@ -11,6 +11,7 @@
 #include "lower.h"
 #include "schedule.h"
 #include "slots.h"
+#include "traits.h"
 #include "uniform.h"
 
 namespace tapegrad {
@@ -161,12 +162,13 @@ std::vector<NodeId> with_derivatives(Graph& graph, std::span<const NodeId> outpu
     return targets;
 }
 
-/// Per value, whether it is one number for all lanes of a pinned program.
-std::vector<char> uniform_values(const Lowered& lowered, const std::vector<char>& shared) {
+/// Per value, whether it is one number for all lanes: constants, and shared inputs of a pinned
+/// program.
+std::vector<char> uniform_values(const Lowered& lowered, const std::vector<char>* shared) {
     std::vector<char> out(lowered.values, false);
     for (const SlotValue& constant : lowered.constants) out[constant.slot] = true;
-    for (std::size_t k = 0; k < shared.size(); ++k)
-        if (lowered.inputs[k] != no_value) out[lowered.inputs[k]] = shared[k];
+    for (std::size_t k = 0; shared && k < shared->size(); ++k)
+        if (lowered.inputs[k] != no_value) out[lowered.inputs[k]] = (*shared)[k];
     return out;
 }
 
@@ -177,6 +179,32 @@ std::uint16_t pinned_kernel(const Lowered& lowered, const Instruction& i,
     for (std::uint32_t k = 0; k < std::min<std::uint32_t>(i.words, uniform_operands); ++k)
         if (uniform[lowered.operands[i.operands + k]]) bits |= 1u << k;
     return with_uniform(i.kernel, i.words, bits);
+}
+
+/// The trait that term `term` has in all instructions of a run.
+Trait trait_in_run(const Lowered& lowered, std::span<const std::uint32_t> run, const Terms& terms,
+                   int term, const std::vector<char>& uniform) {
+    const auto all = [&](auto holds) {
+        return std::all_of(run.begin(), run.end(), [&](std::uint32_t i) {
+            return holds(lowered.operands.data() + lowered.instructions[i].operands);
+        });
+    };
+    const int first = terms.place(term), last = terms.place(term + 1) - 1;
+    const ValueId value =
+        lowered.operands[lowered.instructions[run[0]].operands + static_cast<std::uint32_t>(last)];
+    if (uniform[value] && all([&](const ValueId* each) { return each[last] == value; }))
+        return trait_constant;
+    const auto is_square = [&](const ValueId* each) { return each[first] == each[last]; };
+    return terms.is_product(term) && all(is_square) ? trait_square : trait_none;
+}
+
+std::uint32_t traits_in_run(const Lowered& lowered, std::span<const std::uint32_t> run,
+                            const std::vector<char>& uniform) {
+    const Terms terms = terms_of(lowered.instructions[run[0]].kernel);
+    std::uint32_t traits = 0;
+    for (int term = 0; run.size() > 1 && term < terms.count; ++term)
+        traits += trait_weight(term) * trait_in_run(lowered, run, terms, term, uniform);
+    return traits;
 }
 
 }  // namespace
@@ -335,15 +363,16 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
     encode_loops(lowered);
     const bool narrow = fits_narrow(lowered, slots.count);
     const std::uint32_t max_count = pinned ? 1 : narrow ? 0xffff : 0xffffffff;
-    const std::vector<char> uniform =
-        pinned ? uniform_values(lowered, *pinned) : std::vector<char>();
+    const std::vector<char> uniform = uniform_values(lowered, pinned);
     words_.reserve(lowered.operands.size() + lowered.instructions.size() * 4);
     for (const RunSpan& span : schedule.runs) {
+        const std::span run(schedule.order.data() + span.first, span.count);
+        const std::uint32_t traits = narrow && !pinned ? traits_in_run(lowered, run, uniform) : 0;
         for (std::uint32_t k = 0; k < span.count; ++k) {
-            const Instruction& i = lowered.instructions[schedule.order[span.first + k]];
+            const Instruction& i = lowered.instructions[run[k]];
             const std::uint16_t kernel = pinned ? pinned_kernel(lowered, i, uniform) : i.kernel;
             if (k % max_count == 0)
-                begin_run(kernel, i, span.independent, std::min(max_count, span.count - k));
+                begin_run(kernel, i, span.independent, traits, std::min(max_count, span.count - k));
             for (std::uint32_t r = 0; r < (has_row(i.kernel) ? 1 : i.results); ++r)
                 words_.push_back(slots.of[i.first_result + r]);
             // The y of softmax_vjp are in a row: their first slot stands for all.
@@ -387,10 +416,14 @@ void Program::encode_loops(const Lowered& lowered) {
 }
 
 void Program::begin_run(std::uint16_t kernel, const Instruction& first, bool independent,
-                        std::uint32_t count) {
-    const RunForm form = count == 1 ? run_alone : independent ? run_independent : run_dependent;
+                        std::uint32_t traits, std::uint32_t count) {
+    const RunForm form = count == 1    ? run_alone
+                         : traits      ? run_traits
+                         : independent ? run_independent
+                                       : run_dependent;
     words_.push_back(kernel + form * std::uint32_t{kernel_count});
     if (form != run_alone) words_.push_back(count);
+    if (form == run_traits) words_.push_back(traits);
     if (!is_open(kernel)) return;
     words_.push_back(first.n);
     words_.push_back(first.m);
@@ -424,14 +457,17 @@ std::vector<Run> Program::runs() const {
     const auto word = [&](std::size_t at) { return code_.wide ? words_[at] : narrow_[at]; };
     const std::size_t end = code_.wide ? words_.size() : narrow_.size();
     for (std::size_t at = 0; at < end;) {
-        Run run{word(at) % kernel_count, static_cast<RunForm>(word(at) / kernel_count), 1, 0, 0};
+        const std::size_t start = at;
+        Run run{word(at) % kernel_count, static_cast<RunForm>(word(at) / kernel_count), 1, 0, 0, 0};
         ++at;
         if (run.form != run_alone) run.count = word(at++);
+        if (run.form == run_traits) ++at;
         if (is_open(run.kernel)) {
             run.n = word(at);
             run.m = word(at + 1);
             at += 2;
         }
+        run.header = static_cast<std::uint32_t>(at - start);
         at += std::size_t{run.count} * record_words(run, code_);
         out.push_back(run);
     }

@@ -107,7 +107,7 @@ class Program {
     void encode(const struct Lowered& lowered, const struct Schedule& schedule,
                 const struct Slots& slots, const std::vector<char>* pinned);
     void begin_run(std::uint16_t kernel, const struct Instruction& first, bool independent,
-                   std::uint32_t count);
+                   std::uint32_t traits, std::uint32_t count);
     void view();
 
     std::vector<std::uint16_t> narrow_;  ///< the stream, if 16 bits do

@@ -58,7 +58,7 @@ Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(p
     width_ = static_cast<int>(least_width<T>);
     const ProgramStats& stats = program_->stats();
     const bool long_runs = stats.instructions >= std::uint64_t{8} * stats.runs;
-    const std::size_t room = long_runs ? cache_bytes() / 4 : cache_bytes();
+    const std::size_t room = long_runs ? cache_bytes() / 8 * 3 : cache_bytes();
     // The rounds of a loop work in the same slots again and again: those stay in the first cache.
     const std::size_t round = sizeof(T) * program_->round_slots();
     while (width_ < max_width && workspace_bytes() * 2 <= room &&

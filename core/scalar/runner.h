@@ -1,8 +1,8 @@
 // core/scalar/runner.h -- evaluates a program at one point, or at many points in lanes and threads.
 //
 // Rows are evaluated `width` at a time. The width is the widest (up to 256 lanes) with which all
-// slots fit in the second-level cache, or in a quarter of it if runs are long, so that dispatching
-// them costs little anyway; and at least one cache line. A tail of fewer rows is filled
+// slots fit in the second-level cache, or in three eighths of it if runs are long, so that
+// dispatching them costs little anyway; and at least one cache line. A tail of fewer rows is filled
 // up with copies of its last row and runs the same code, so a row's bits depend on that row alone.
 #pragma once
 

@@ -23,7 +23,7 @@
 namespace tapegrad {
 namespace {
 
-constexpr std::uint32_t region_size = 1024, local_region_size = 512;
+constexpr std::uint32_t region_size = 1024, least_local = 128, most_local = 512;
 constexpr std::uint32_t none = 0xffffffff;
 
 class Scheduler {
@@ -78,10 +78,24 @@ class Scheduler {
         region_size_ = region_size;
         if (!local.empty() && most_waiting(local) < most_waiting(base_)) {
             base_ = std::move(local);
-            region_size_ = local_region_size;
+            region_size_ = local_region_size();
         }
         region_.resize(count_);
         for (std::uint32_t p = 0; p < count_; ++p) region_[base_[p]] = p / region_size_;
+    }
+
+    /// Values that wait for few instructions only should meet them in the first-level cache: small
+    /// regions, but of some 16 instructions of each kind, so that runs stay long. Costly functions
+    /// share vectors in a single evaluation, and want many of them.
+    std::uint32_t local_region_size() const {
+        std::vector<char> seen(ready_.size(), false);
+        for (std::uint32_t kind : kind_) seen[kind] = true;
+        std::uint32_t kinds = 0;
+        for (std::uint32_t kind = 0; kind < seen.size(); ++kind) {
+            if (seen[kind] && !may_depend(kind)) return most_local;
+            kinds += seen[kind];
+        }
+        return std::clamp(16 * kinds, least_local, most_local);
     }
 
     /// Instructions in the order of the last input they depend on; empty if that is the same one

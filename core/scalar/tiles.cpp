@@ -31,7 +31,8 @@ TG_INLINE void transpose(L (&tile)[native]) {
     if constexpr (2 * half < native) transpose<2 * half>(tile);
 }
 
-void to_slots(const Tiled& tiled, const Real* matrix, Real* slots) {
+void to_slots(const Tiled& given, const Real* matrix, Real* slots) {
+    const Tiled tiled = given;  // what is written could be a part of the one given
     L tile[native];
     for (std::size_t at = 0; at < tiled.columns; at += native) {
         for (int k = 0; k < native; ++k) tile[k] = L::load(matrix + at + k * tiled.stride);
@@ -43,12 +44,19 @@ void to_slots(const Tiled& tiled, const Real* matrix, Real* slots) {
     }
 }
 
-void to_matrix(const Tiled& tiled, const Real* slots, Real* matrix) {
+/// Rows of the columns from `at` on.
+TG_INLINE void load_columns(const Tiled& tiled, const Real* slots, std::size_t at,
+                            L (&tile)[native]) {
+    for (int k = 0; k < native; ++k)
+        tile[k] = L::load(slots + tiled.slots[at + std::size_t(k)] * tiled.slot_lanes);
+    transpose(tile);
+}
+
+void to_matrix(const Tiled& given, const Real* slots, Real* matrix) {
+    const Tiled tiled = given;
     L tile[native];
     for (std::size_t at = 0; at < tiled.columns; at += native) {
-        for (int k = 0; k < native; ++k)
-            tile[k] = L::load(slots + tiled.slots[at + std::size_t(k)] * tiled.slot_lanes);
-        transpose(tile);
+        load_columns(tiled, slots, at, tile);
         for (int k = 0; k < native; ++k)
             __builtin_prefetch(matrix + at + (native + k) * tiled.stride, 1, 2);
         for (int k = 0; k < native; ++k) tile[k].store(matrix + at + k * tiled.stride);
