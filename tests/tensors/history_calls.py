@@ -1,0 +1,57 @@
+"""Changes in place of a tensor with views, for any library of PyTorch's shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+VIEWS: dict[str, Any] = {
+    "row": lambda x: x[0],
+    "part": lambda x: x[1:],
+    "step": lambda x: x[::2],
+    "transpose": lambda x: x.transpose(0, -1),
+    "flat": lambda x: x.view(-1),
+    "column": lambda x: x[..., -1],
+    "expand": lambda x: x.unsqueeze(0).expand(2, *x.shape),
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+}
+CHANGES: dict[str, Any] = {
+    "add_": lambda x, y: x.add_(y),
+    "sub_ alpha": lambda x, y: x.sub_(y, alpha=0.5),
+    "mul_": lambda x, y: x.mul_(y),
+    "div_": lambda x, y: x.div_(y),
+    "copy_": lambda x, y: x.copy_(y) if hasattr(y, "shape") else x.fill_(y),
+    "setitem": lambda x, y: x.__setitem__(1, y if not hasattr(y, "shape") or y.ndim < 2 else y[0]),
+    "sin_": lambda x, y: x.sin_(),
+    "pow_": lambda x, y: x.pow_(2.0),
+}
+
+
+def changed(lib: Any, programs: list[Any], apart: bool) -> list[Any]:
+    """Return the values of a tensor and its views after changes, and the gradient behind them.
+
+    With `apart` operands are copied before: what a change reads is then not what it writes.
+    """
+    return [_changed(lib, recorded, steps, apart) for recorded, steps in programs]
+
+
+def _changed(lib: Any, recorded: bool, steps: list[Any], apart: bool) -> Any:
+    w = lib.tt.tensor([0.7, 1.3], dtype=lib.tt.float64, requires_grad=True)
+    ones = lib.tt.ones(3, 2, dtype=lib.tt.float64)
+    base = ones * w if recorded else ones * 1.5
+    seen = [base]
+    for kind, name, place in steps:
+        given = seen[place % len(seen)]
+        if kind == "view":
+            fits = given.ndim and (name != "flat" or given.is_contiguous())
+            seen.append(VIEWS[name](given) if fits else given)
+            continue
+        operand: Any = {"number": 1.25, "weights": w + 0.25, "itself": base}.get(kind, given)
+        if kind == "seen" and tuple(given.shape) not in {(3, 2), (2,), (1,), ()}:
+            operand = w * 2
+        CHANGES[name](base, operand.clone() if apart and hasattr(operand, "clone") else operand)
+    total = w.sum()
+    for number, each in enumerate(seen):
+        total = total + (each * each).sum() * (number + 1)
+    total.backward()
+    return [each.detach().numpy().copy() for each in seen], w.grad.numpy()
