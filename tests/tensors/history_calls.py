@@ -55,3 +55,15 @@ def _changed(lib: Any, recorded: bool, steps: list[Any], apart: bool) -> Any:
         total = total + (each * each).sum() * (number + 1)
     total.backward()
     return [each.detach().numpy().copy() for each in seen], w.grad.numpy()
+
+
+def shares(lib: Any, texts: list[str]) -> list[bool]:
+    """Tell which results change with the tensor that they are made of."""
+    found = []
+    for text in texts:
+        x = lib.tt.arange(6.0).reshape(2, 3).clone()
+        y = eval(text, {"x": x, "tt": lib.tt})
+        before = y.numpy().copy()
+        x.add_(1)
+        found.append(bool((y.numpy() != before).any()))
+    return found

@@ -13,7 +13,7 @@ import tapegrad.tensors as tt
 from tapegrad.errors import GradError
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 from tests.tensors.cases import DEVICES
-from tests.tensors.history_calls import CHANGES, VIEWS, changed
+from tests.tensors.history_calls import CHANGES, VIEWS, changed, shares
 
 Random = np.random.Generator
 
@@ -135,3 +135,25 @@ def test_places_that_a_write_was_recorded_with_may_change() -> None:
     places[0] = 2
     (x * tt.tensor([1.0, 2.0, 4.0])).sum().backward()
     assert w.grad is not None and w.grad.tolist() == [1.0]
+
+
+#: Results that lie on the memory of x, and copies.
+MADE_OF_X = [
+    *("x.flip(0)", "x.flip(())", "x.flip(0, 1)", "tt.flip(x, [1])", "x.roll(0)", "x.roll(6)"),
+    *("x.roll(3, 1)", "x.roll((0, 3), (0, 1))", "x.roll(1)", "x[:]", "x[...]", "x[None]"),
+    *("x[0]", "x[[0]]", "x[x > 2]", "x.T", "x.t()", "x.mT", "x.view(6)", "x.view(2, 3)"),
+    *("x.reshape(6)", "x.T.reshape(6)", "x.flatten()", "x.T.flatten()", "x.squeeze()"),
+    *("x.unsqueeze(0)", "x.expand(2, 2, 3)", "x.permute(1, 0)", "x.movedim(0, 1)", "x.chunk(2)[0]"),
+    *("x.split(1)[1]", "x.unbind()[0]", "x.narrow(0, 0, 1)", "x.unflatten(1, (3, 1))", "x.clone()"),
+    *("x.contiguous()", "x.T.contiguous()", "x.detach()", "x.data", "x.to(x.dtype)", "x.float()"),
+    *("x.double()", "x.repeat(1, 1)", "x.tile((1,))", "x.repeat_interleave(1)", "x.tril()"),
+    *("x.cumsum(0)", "x.sum(())", "tt.cat([x])", "tt.stack([x])", "tt.broadcast_to(x, (2, 3))"),
+    *("x.sort()[0]", "x.gather(0, tt.zeros_like(x).long())", "x.masked_fill(x < 0, 1)", "+x"),
+    *("tt.where(x > -1, x, x)", "x.clamp(-9, 9)", "x.masked_select(x > -1)", "tt.as_tensor(x)"),
+]
+
+
+def test_what_shares_memory_is_what_does_in_pytorch(torch: Torch) -> None:
+    ours, theirs = shares(tapegrad(), MADE_OF_X), torch(shares, MADE_OF_X)
+    found = list(zip(MADE_OF_X, ours, theirs, strict=True))
+    assert not [text for text, our, their in found if our != their]

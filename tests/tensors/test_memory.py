@@ -45,6 +45,19 @@ def test_dlpack_shares_memory_both_ways(kind: str, layout: str) -> None:
     assert x.__dlpack_device__() == (1, 0)
 
 
+def test_elements_in_reverse_are_handed_out_as_a_copy_alone() -> None:
+    x = tt.arange(6.0).reshape(2, 3)
+    for view in (x[::-1], x[:, ::-1], x.T[::-1]):
+        for copied in (None, True):
+            out = np.from_dlpack(view, copy=copied)
+            np.testing.assert_array_equal(out, view.numpy())
+            assert min(out.strides) > 0 and not np.shares_memory(out, view.numpy())
+        with pytest.raises(BufferError, match=r"strides .*contiguous\(\)"):
+            np.from_dlpack(view, copy=False)
+        assert np.shares_memory(np.from_dlpack(view.contiguous()), x.numpy()) is False
+    assert np.shares_memory(np.from_dlpack(x[::-1][::-1]), x.numpy())
+
+
 def test_what_has_gradients_is_not_handed_out() -> None:
     x = tt.ones(2, requires_grad=True)
     with pytest.raises(GradError, match=r"detach\(\)"):

@@ -271,8 +271,19 @@ class TensorBase(_core.TensorState):
     def __dlpack__(self, **options: Any) -> Any:
         if self._requires_grad:
             raise GradError("dlpack: the tensor requires gradients; export tensor.detach()")
+        if any(step < 0 for step in self._array.strides):  # which readers need not know
+            return self._as_written(options.pop("copy", None)).__dlpack__(**options)
         self._give_out()
         return self._array.__dlpack__(**options)
+
+    def _as_written(self, copy: bool | None) -> Any:
+        """Return a copy of the elements in order, if there may be one."""
+        if copy is False:
+            raise BufferError(
+                "dlpack: expected elements in order where copy=False, got strides "
+                f"{self.stride()}; export tensor.contiguous()"
+            )
+        return self._array.copy()
 
     def __dlpack_device__(self) -> Any:
         return self._array.__dlpack_device__()
