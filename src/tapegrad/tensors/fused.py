@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad import _core, scalar
 from tapegrad._core import Graph, Var, pointwise
 from tapegrad.backends import Backend
-from tapegrad.errors import GradError, OptionError, ShapeError
+from tapegrad.errors import DTypeError, GradError, OptionError, ShapeError
 from tapegrad.tensors import in_place
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase, wrap
@@ -54,13 +54,19 @@ class Fused:
 
     def into(self, operands: Sequence[Operand], results: Sequence[Tensor]) -> None:
         """Write the outputs into tensors that exist; nothing is recorded."""
-        device, name = _place(self.name, operands)
         for each in results:
-            if each._requires_grad and (MODE.enabled or each._node is not None):
-                raise GradError(
-                    f"{self.name}: a tensor that requires gradients is written in place only "
-                    "within no_grad()"
+            if not isinstance(each, TensorBase):
+                raise DTypeError(
+                    f"{self.name}: expected a tensor per result as `out`, got "
+                    f"{type(each).__name__}; make one with tg.empty_like"
                 )
+        if MODE.enabled and any(_wants_grad(x) for x in (*operands, *results)):
+            raise GradError(
+                f"{self.name}: what is written into `out` has no gradient, and one of the tensors "
+                "requires gradients; call it within no_grad(), or without `out`"
+            )
+        device, name = _place(self.name, operands)
+        common_device(self.name, [x for x in (*operands, *results) if isinstance(x, TensorBase)])
         arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
         out = tuple([each._array for each in results])
         device.map_program(self.program(name), arrays, out)
@@ -344,8 +350,7 @@ class FusedFunction(_core.FusedState):
         if out is None:
             found = self._fused(*operands)
             return found[0] if self._single else found
-        results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
-        self._fused.into(operands, results)
+        self._fused.into(operands, out if isinstance(out, (tuple, list)) else [out])
         return out
 
     def _completed(self, operands: Sequence[Operand], named: dict[str, Operand]) -> Any:
