@@ -187,6 +187,15 @@ struct Plan {
     unsigned long long saves, keeps;
 };
 
+/// Bits of operands to save: fixed, or a tuple of what each operand's gradient looks at.
+unsigned long long saves_for(PyObject* saves, unsigned long long needs) {
+    if (!PyTuple_Check(saves)) return PyLong_AsUnsignedLongLong(saves);
+    unsigned long long out = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(saves); ++i)
+        if (needs >> i & 1) out |= PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(saves, i));
+    return out;
+}
+
 Plan plan_for(PyObject* op, PyObject* plans, unsigned long long needs, Py_ssize_t count) {
     nb::object pair = nb::borrow(plans);
     if (PyDict_Check(plans)) {
@@ -199,7 +208,7 @@ Plan plan_for(PyObject* op, PyObject* plans, unsigned long long needs, Py_ssize_
         if (!found && PyErr_Occurred()) throw nb::python_error();
         pair = found ? nb::borrow(found) : nb::object(nb::handle(op).attr("plan")(key));
     }
-    return {PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.ptr(), 0)),
+    return {saves_for(PyTuple_GET_ITEM(pair.ptr(), 0), needs),
             PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.ptr(), 1))};
 }
 

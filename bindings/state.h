@@ -92,8 +92,9 @@ struct Items {
     Py_ssize_t count;
 };
 /// Makes a node of an operation and its operands; `tied` results come from it. `plans` is a pair of
-/// bits of the operands and of the results to save; or a dict of such pairs, from the bits of the
-/// operands that want a gradient, and what it lacks is asked of op.plan(bits).
+/// bits of the operands and of the results to save, the first also as a tuple of those that each
+/// operand's gradient looks at; or a dict of such pairs, from the bits of the operands that want a
+/// gradient, and what it lacks is asked of op.plan(bits).
 nb::object record(PyObject* op, PyObject* plans, Items inputs, Items outs, PyObject* attrs,
                   PyObject* device, int tied);
 

@@ -67,3 +67,62 @@ def shares(lib: Any, texts: list[str]) -> list[bool]:
         x.add_(1)
         found.append(bool((y.numpy() != before).any()))
     return found
+
+
+#: Functions of several operands, with the shapes of these.
+FUNCTIONS: dict[str, Any] = {
+    "matmul": (lambda lib, a, b: a @ b, (3, 4), (4, 2)),
+    "matmul of a vector": (lambda lib, a, b: a @ b, (3, 4), (4,)),
+    "matmul of stacks": (lambda lib, a, b: a @ b, (2, 3, 4), (4, 2)),
+    "bmm": (lambda lib, a, b: lib.tt.bmm(a, b), (2, 3, 4), (2, 4, 2)),
+    "einsum": (lambda lib, a, b: lib.tt.einsum("ij,kj->ik", a, b), (3, 4), (2, 4)),
+    "linear": (lambda lib, x, w, b: lib.F.linear(x, w, b), (3, 4), (2, 4), (2,)),
+    "conv2d": (lambda lib, x, w, b: lib.F.conv2d(x, w, b), (2, 3, 4, 4), (2, 3, 3, 3), (2,)),
+    "layer_norm": (lambda lib, x, w, b: lib.F.layer_norm(x, (4,), w, b), (2, 3, 4), (4,), (4,)),
+    "layer_norm of all": (lambda lib, x, w, b: lib.F.layer_norm(x, (4,), w, b), (4,), (4,), (4,)),
+    "batch_norm": (
+        lambda lib, x, w, b: lib.F.batch_norm(x, None, None, w, b, True),
+        *((3, 2, 4), (2,), (2,)),
+    ),
+    "attention by values": (
+        lambda lib, q, v: lib.F.scaled_dot_product_attention(q.detach(), q.detach(), v),
+        *((1, 2, 3, 4), (1, 2, 3, 3)),
+    ),
+    "scatter_add": (
+        lambda lib, x, y: x.scatter_add(0, lib.tt.tensor([[0, 2], [1, 1]]), y),
+        *((3, 2), (2, 2)),
+    ),
+    "where": (lambda lib, a, b: lib.tt.where(lib.tt.ones(3, 2) > 0, a, b), (3, 2), (3, 2)),
+    "mul": (lambda lib, a, b: a * b, (3, 2), (2,)),
+    "div": (lambda lib, a, b: a / b, (3, 2), (2,)),
+    "pow": (lambda lib, a, b: a**b, (3, 2), (2,)),
+    "cat": (lambda lib, a, b: lib.tt.cat([a, b]), (3, 2), (1, 2)),
+    "mse_loss": (lambda lib, a, b: lib.F.mse_loss(a, b), (3, 2), (3, 2)),
+}
+
+
+def changed_later(lib: Any, name: str, arrays: list[Any]) -> list[Any]:
+    """Return gradients after one operand, or the result, was changed; None where refused.
+
+    Of all sets of operands that require gradients, and of each operand that is changed.
+    """
+    function, found = FUNCTIONS[name][0], list[Any]()
+    for wanted in range(1, 1 << len(arrays)):
+        for place in range(-2, len(arrays)):
+            leaves = [lib.tt.tensor(each) for each in arrays]
+            for number, leaf in enumerate(leaves):
+                leaf.requires_grad_(bool(wanted >> number & 1))
+            operands = [leaf * 1 for leaf in leaves]
+            y = function(lib, *operands)
+            if place > -2:
+                ([*operands, y][place]).add_(1)
+            weights = lib.tt.arange(float(y.numel()), dtype=y.dtype).reshape(y.shape)
+            if not y.requires_grad:
+                continue
+            try:
+                (y * weights).sum().backward()
+            except RuntimeError:
+                found.append(None)
+                continue
+            found.append([None if x.grad is None else x.grad.numpy() for x in leaves])
+    return found

@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 
 import tapegrad.tensors as tt
+from tapegrad import nn
 from tapegrad.errors import GradError
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 from tests.tensors.cases import DEVICES
-from tests.tensors.history_calls import CHANGES, VIEWS, changed, shares
+from tests.tensors.history_calls import (
+    CHANGES,
+    FUNCTIONS,
+    VIEWS,
+    changed,
+    changed_later,
+    shares,
+)
 
 Random = np.random.Generator
 
@@ -157,3 +165,34 @@ def test_what_shares_memory_is_what_does_in_pytorch(torch: Torch) -> None:
     ours, theirs = shares(tapegrad(), MADE_OF_X), torch(shares, MADE_OF_X)
     found = list(zip(MADE_OF_X, ours, theirs, strict=True))
     assert not [text for text, our, their in found if our != their]
+
+
+# ---- what is saved ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_no_gradient_needs_may_change_as_in_pytorch(torch: Torch, name: str) -> None:
+    random = np.random.default_rng(3)
+    arrays = [random.uniform(0.5, 1.5, shape) for shape in FUNCTIONS[name][1:]]
+    ours, theirs = changed_later(tapegrad(), name, arrays), torch(changed_later, name, arrays)
+    for place, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        if their is not None:
+            assert_equal(our, their, 1e-11, f"{name}, case {place}")
+
+
+def test_frozen_operands_are_let_go() -> None:
+    calls: list[tuple[Any, list[tuple[int, ...]], list[int]]] = [
+        (tt.matmul, [(3, 4), (4, 2)], [1, 0]),
+        (nn.functional.linear, [(3, 4), (2, 4), (2,)], [1, 0, -1]),
+        (nn.functional.conv2d, [(1, 2, 3, 3), (2, 2, 2, 2), (2,)], [1, 0, -1]),
+    ]
+    for function, shapes, needed in calls:
+        for place, other in enumerate(needed):
+            operands = [tt.ones(*shape) for shape in shapes]
+            operands[place].requires_grad_()
+            ends = [weakref.ref(each) for each in operands]
+            y = function(*operands)
+            del operands
+            held = [end() is not None for end in ends]
+            assert held == [number in (place, other) for number in range(len(shapes))]
+            y.sum().backward()

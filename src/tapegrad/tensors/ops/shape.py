@@ -269,8 +269,13 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """Return a copy with the order of elements reversed along dimensions."""
     named = _dims.named("flip", dims[0] if len(dims) == 1 else dims, input.ndim)
-    steps = [slice(None, None, -1) if d in named else slice(None) for d in range(input.ndim)]
-    return clone(input[tuple(steps)])
+    return clone(backwards(input, named))
+
+
+def backwards(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Return a view with the order of elements reversed along dimensions."""
+    steps = [slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim)]
+    return x[tuple(steps)]
 
 
 @composite(
