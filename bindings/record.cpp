@@ -259,6 +259,18 @@ void save_results(NodeState* node, Items outs, unsigned long long keeps) {
     }
 }
 
+/// The tensor that a view looks at, or none if that is gone, or if it is no view.
+nb::object base_of(nb::handle object) {
+    if (!is_tensor(object.ptr())) raise("DTypeError", "base_of: expected a tensor");
+    const TensorState* tensor = tensor_of(object.ptr());
+    if (tensor->after)
+        for (TensorState* each = tensor->after; each != tensor; each = each->after) {
+            auto* base = reinterpret_cast<PyObject*>(each);
+            if (Py_REFCNT(base) > 0 && lies_on(tensor->array, each->array)) return nb::borrow(base);
+        }
+    return nb::none();
+}
+
 }  // namespace
 
 bool is_tensor(PyObject* object) { return PyObject_TypeCheck(object, tensor_state); }
@@ -461,6 +473,20 @@ void bind_record(nb::module_& m) {
     m.def("views_of", &views_of, nb::arg("tensor"),
           nb::sig("def views_of(tensor: TensorState) -> list[typing.Any]"),
           "The views of a tensor, whose history changes with its own.");
+    m.def("base_of", &base_of, nb::arg("tensor"),
+          nb::sig("def base_of(tensor: TensorState) -> typing.Any"),
+          "The tensor that a view looks at; None if that is gone, or if it is no view.");
+    m.def(
+        "join",
+        [](nb::handle view, nb::handle base) {
+            if (!is_tensor(view.ptr()) || !is_tensor(base.ptr()))
+                raise("DTypeError", "join: expected tensors");
+            if (tensor_of(view.ptr())->after) raise("OptionError", "join: expected a new view");
+            join(tensor_of(view.ptr()), tensor_of(base.ptr()));
+        },
+        nb::arg("view"), nb::arg("base"),
+        nb::sig("def join(view: TensorState, base: TensorState) -> None"),
+        "Makes a tensor that was just made a view of another.");
     m.def(
         "unchanged",
         [](nb::handle node) { return is_node(node.ptr()) && unchanged(node_of(node.ptr())); },
