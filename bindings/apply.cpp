@@ -123,8 +123,7 @@ nb::object apply(OpState* op, const Call& given) {
     }
     nb::object out = wrap(found.ptr(), device);
     PyObject* only = out.ptr();
-    if (op->view && is_view(found.ptr()))
-        share_cell(tensor_of(only), tensor_of(given.operands.items[0]));
+    if (op->view && is_view(found.ptr())) join(tensor_of(only), tensor_of(given.operands.items[0]));
     if (recorded) note(op, given, {&only, 1}, device);
     return out;
 }

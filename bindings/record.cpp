@@ -59,13 +59,21 @@ PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
     PyObject* object = type->tp_alloc(type, 0);
     if (!object) return nullptr;
     auto* self = reinterpret_cast<TensorState*>(object);
-    self->seen = -1;
     self->array = Py_NewRef(Py_None);
     self->device = Py_NewRef(Py_None);
     return object;
 }
 
+/// Takes a tensor that ends out of its ring.
+void leave(TensorState* tensor) {
+    if (!tensor->after) return;
+    tensor->before->after = tensor->after;
+    tensor->after->before = tensor->before;
+    tensor->before = tensor->after = nullptr;
+}
+
 void dealloc_tensor(PyObject* object) {
+    leave(reinterpret_cast<TensorState*>(object));
     if (reinterpret_cast<TensorState*>(object)->weak) PyObject_ClearWeakRefs(object);
     dealloc<clear_tensor>(object);
 }
@@ -81,7 +89,6 @@ PyMemberDef tensor_members[] = {
     OBJECT(TensorState, "_accumulated", accumulated),
     OBJECT(TensorState, "_grad", grad),
     {"_index", T_INT, offsetof(TensorState, index), 0, nullptr},
-    {"_seen", T_INT, offsetof(TensorState, seen), 0, nullptr},
     {"_requires_grad", T_BOOL, offsetof(TensorState, requires_grad), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorState, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
@@ -141,23 +148,33 @@ void set_types(nb::handle tensor, nb::handle node) {
 // ---- changes in place -------------------------------------------------------------------------
 
 // A tensor's memory has a cell, shared by all its views: how often the elements were changed in
-// place; in which epoch of its history they are, which begins anew when such a change is recorded;
-// and what the device keeps of them (see Backend.keeps).
-constexpr Py_ssize_t version = 0, epoch = 1, kept = 2;
+// place, and what the device keeps of them (see Backend.keeps).
+constexpr Py_ssize_t version = 0, kept = 1;
 
-long long count_in(PyObject* cell, Py_ssize_t place) {
-    if (is_none(cell)) return 0;
-    return PyLong_AsLongLong(PyList_GET_ITEM(cell, place));
+long long version_of(PyObject* cell) {
+    return is_none(cell) ? 0 : PyLong_AsLongLong(PyList_GET_ITEM(cell, version));
 }
 
-long long version_of(PyObject* cell) { return count_in(cell, version); }
+bool lies_on(PyObject* array, PyObject* base) {
+    static PyObject* name = name_of("base");
+    if (is_none(array)) return false;
+    if (PyArray_Check(array)) return PyArray_BASE(reinterpret_cast<PyArrayObject*>(array)) == base;
+    return get(array, name).is(base);
+}
 
-/// A view whose base has got another history since has the wrong one.
-void check_view(const TensorState* tensor) {
-    if (tensor->seen >= 0 && count_in(tensor->cell, epoch) != tensor->seen)
-        raise("GradError",
-              "a view was taken before what it looks at was changed in place, and has its gradient "
-              "no longer; take the view after the change");
+/// The views of a tensor, whose history changes with its own; those of others on its memory, as of
+/// what was detached, are not among them. One that is about to end has no references left.
+nb::list views_of(nb::handle object) {
+    if (!is_tensor(object.ptr())) raise("DTypeError", "views_of: expected a tensor");
+    const TensorState* tensor = tensor_of(object.ptr());
+    nb::list out;
+    if (!tensor->after) return out;
+    for (TensorState* each = tensor->after; each != tensor; each = each->after) {
+        auto* view = reinterpret_cast<PyObject*>(each);
+        if (Py_REFCNT(view) > 0 && lies_on(each->array, tensor->array))
+            out.append(nb::borrow(view));
+    }
+    return out;
 }
 
 // ---- recording --------------------------------------------------------------------------------
@@ -169,6 +186,15 @@ constexpr Py_ssize_t most = 64;
 struct Plan {
     unsigned long long saves, keeps;
 };
+
+/// Bits of operands to save: fixed, or a tuple of what each operand's gradient looks at.
+unsigned long long saves_for(PyObject* saves, unsigned long long needs) {
+    if (!PyTuple_Check(saves)) return PyLong_AsUnsignedLongLong(saves);
+    unsigned long long out = 0;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(saves); ++i)
+        if (needs >> i & 1) out |= PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(saves, i));
+    return out;
+}
 
 Plan plan_for(PyObject* op, PyObject* plans, unsigned long long needs, Py_ssize_t count) {
     nb::object pair = nb::borrow(plans);
@@ -182,7 +208,7 @@ Plan plan_for(PyObject* op, PyObject* plans, unsigned long long needs, Py_ssize_
         if (!found && PyErr_Occurred()) throw nb::python_error();
         pair = found ? nb::borrow(found) : nb::object(nb::handle(op).attr("plan")(key));
     }
-    return {PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.ptr(), 0)),
+    return {saves_for(PyTuple_GET_ITEM(pair.ptr(), 0), needs),
             PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(pair.ptr(), 1))};
 }
 
@@ -233,6 +259,18 @@ void save_results(NodeState* node, Items outs, unsigned long long keeps) {
     }
 }
 
+/// The tensor that a view looks at, or none if that is gone, or if it is no view.
+nb::object base_of(nb::handle object) {
+    if (!is_tensor(object.ptr())) raise("DTypeError", "base_of: expected a tensor");
+    const TensorState* tensor = tensor_of(object.ptr());
+    if (tensor->after)
+        for (TensorState* each = tensor->after; each != tensor; each = each->after) {
+            auto* base = reinterpret_cast<PyObject*>(each);
+            if (Py_REFCNT(base) > 0 && lies_on(tensor->array, each->array)) return nb::borrow(base);
+        }
+    return nb::none();
+}
+
 }  // namespace
 
 bool is_tensor(PyObject* object) { return PyObject_TypeCheck(object, tensor_state); }
@@ -241,7 +279,6 @@ bool is_node(PyObject* object) { return PyObject_TypeCheck(object, node_state); 
 nb::object wrap(PyObject* array, PyObject* device) {
     nb::object made = owned(tensor_type->tp_alloc(tensor_type, 0));
     TensorState* self = tensor_of(made.ptr());
-    self->seen = -1;
     self->array = Py_NewRef(array);
     self->device = Py_NewRef(device);
     return made;
@@ -267,7 +304,6 @@ PyObject* shape_of(PyObject* array) {
 
 PyObject* edge_of(TensorState* tensor) {
     if (!tensor->requires_grad) return Py_NewRef(Py_None);
-    check_view(tensor);
     if (is_none(tensor->node)) return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
     PyObject* edge = new_tuple(2);
     PyTuple_SET_ITEM(edge, 0, Py_NewRef(tensor->node));
@@ -277,9 +313,8 @@ PyObject* edge_of(TensorState* tensor) {
 
 PyObject* cell_of(TensorState* tensor) {
     if (is_none(tensor->cell)) {
-        PyObject* cell = owned(PyList_New(3)).release().ptr();
+        PyObject* cell = owned(PyList_New(2)).release().ptr();
         PyList_SET_ITEM(cell, version, PyLong_FromLong(0));
-        PyList_SET_ITEM(cell, epoch, PyLong_FromLong(0));
         PyList_SET_ITEM(cell, kept, Py_NewRef(Py_None));
         Py_XSETREF(tensor->cell, cell);
     }
@@ -302,9 +337,13 @@ bool is_view(PyObject* array) {
     return PyObject_TypeCheck(base.ptr(), Py_TYPE(array)) && Py_REFCNT(base.ptr()) > 2;
 }
 
-void share_cell(TensorState* view, TensorState* base) {
+void join(TensorState* view, TensorState* base) {
     Py_XSETREF(view->cell, Py_NewRef(cell_of(base)));
-    view->seen = static_cast<int>(count_in(view->cell, epoch));
+    if (!base->after) base->before = base->after = base;
+    view->before = base;
+    view->after = base->after;
+    base->after->before = view;
+    base->after = view;
 }
 
 nb::object record(PyObject* op, PyObject* plans, Items inputs, Items outs, PyObject* attrs,
@@ -431,6 +470,23 @@ void bind_record(nb::module_& m) {
         "is_view", [](nb::handle array) { return is_view(array.ptr()); }, nb::arg("array"),
         nb::sig("def is_view(array: typing.Any) -> bool"),
         "Whether an array lies on memory that somebody else holds, too.");
+    m.def("views_of", &views_of, nb::arg("tensor"),
+          nb::sig("def views_of(tensor: TensorState) -> list[typing.Any]"),
+          "The views of a tensor, whose history changes with its own.");
+    m.def("base_of", &base_of, nb::arg("tensor"),
+          nb::sig("def base_of(tensor: TensorState) -> typing.Any"),
+          "The tensor that a view looks at; None if that is gone, or if it is no view.");
+    m.def(
+        "join",
+        [](nb::handle view, nb::handle base) {
+            if (!is_tensor(view.ptr()) || !is_tensor(base.ptr()))
+                raise("DTypeError", "join: expected tensors");
+            if (tensor_of(view.ptr())->after) raise("OptionError", "join: expected a new view");
+            join(tensor_of(view.ptr()), tensor_of(base.ptr()));
+        },
+        nb::arg("view"), nb::arg("base"),
+        nb::sig("def join(view: TensorState, base: TensorState) -> None"),
+        "Makes a tensor that was just made a view of another.");
     m.def(
         "unchanged",
         [](nb::handle node) { return is_node(node.ptr()) && unchanged(node_of(node.ptr())); },

@@ -18,9 +18,10 @@ namespace tapegrad::bindings {
 
 struct TensorState {
     PyObject_HEAD PyObject *array, *device, *node, *cell, *hooks, *accumulated, *grad, *weak;
+    /// Its neighbours in the ring of a tensor and its views, none of which the ring holds; null for
+    /// one without views.
+    TensorState *before, *after;
     int index;
-    /// Of a view: the epoch of its memory's history when it was taken; else -1.
-    int seen;
     char requires_grad;
 };
 
@@ -79,8 +80,8 @@ PyObject* cell_of(TensorState* tensor);
 void changed(TensorState* tensor);
 /// Whether an array lies on memory that somebody else holds, too.
 bool is_view(PyObject* array);
-/// Makes the cell of a view that of what it looks at.
-void share_cell(TensorState* view, TensorState* base);
+/// Makes a view one of what it looks at: with its cell, and in its ring.
+void join(TensorState* view, TensorState* base);
 /// Whether nothing that a node saved was changed in place since.
 bool unchanged(const NodeState* node);
 PyObject* shape_of(PyObject* array);
@@ -91,8 +92,9 @@ struct Items {
     Py_ssize_t count;
 };
 /// Makes a node of an operation and its operands; `tied` results come from it. `plans` is a pair of
-/// bits of the operands and of the results to save; or a dict of such pairs, from the bits of the
-/// operands that want a gradient, and what it lacks is asked of op.plan(bits).
+/// bits of the operands and of the results to save, the first also as a tuple of those that each
+/// operand's gradient looks at; or a dict of such pairs, from the bits of the operands that want a
+/// gradient, and what it lacks is asked of op.plan(bits).
 nb::object record(PyObject* op, PyObject* plans, Items inputs, Items outs, PyObject* attrs,
                   PyObject* device, int tied);
 

@@ -12,7 +12,7 @@ import pytest
 
 from tapegrad.data import DataLoader, Dataset, TensorDataset, default_collate
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tapegrad.tensors import Generator, arange, float32, float64, int64, manual_seed, ones
+from tapegrad.tensors import Generator, arange, float32, float64, int64, manual_seed, no_grad, ones
 from tests.data.batch_calls import batches
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 
@@ -155,3 +155,20 @@ def test_misuse_is_explained(
 ) -> None:
     with pytest.raises(error, match=message):
         misuse()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_threads_record_as_the_one_that_asks(workers: int) -> None:
+    weight = ones(1, requires_grad=True)
+
+    class Weighted:
+        def __len__(self) -> int:
+            return 9
+
+        def __getitem__(self, number: int) -> Any:
+            return weight * number
+
+    loader = DataLoader(Weighted(), batch_size=2, num_workers=workers)
+    with no_grad():
+        assert [batch.requires_grad for batch in loader] == [False] * 5
+    assert [batch.requires_grad for batch in loader] == [True] * 5

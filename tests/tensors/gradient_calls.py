@@ -111,6 +111,107 @@ def marked_results(lib: Any) -> Any:
     return [double.requires_grad, signs.requires_grad], _listed(signs, x.grad)
 
 
+def results_that_are_saved(lib: Any) -> Any:
+    """Return derivatives of a function whose backward looks at its result, and what changes do."""
+
+    class Tanh(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any) -> Any:
+            y = a.tanh()
+            ctx.save_for_backward(None, y, a)
+            return 2 * a, y
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, h: Any) -> Any:
+            _, y, a = ctx.saved_tensors
+            return 2 * g + h * (1 - y * y) + 0 * a
+
+    x, grad = _leaf(lib, 0.5, -1.5), lib.tt.autograd.grad
+    double, y = Tanh.apply(x)
+    (slope,) = grad((y * y + double).sum(), x, create_graph=True)
+    (second,) = grad(slope.sum(), x, create_graph=True)
+    found = _listed(slope, second, *grad(second.sum(), x))
+    outcomes = []
+    for which in (0, 1):
+        both = Tanh.apply(x)
+        both[which].mul_(3.0)
+        outcomes.append(_outcome(lambda both=both: _listed(*grad((both[0] + both[1]).sum(), x))))
+    return found, outcomes
+
+
+def contexts_set_up_apart(lib: Any) -> Any:
+    """Return gradients of a function with setup_context, with defaults and arguments by name."""
+    seen: list[Any] = []
+
+    class Scaled(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(a: Any, b: Any, power: int = 2) -> Any:
+            return a * b**power, power, None
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            a, b, ctx.power = inputs
+            seen.append([len(inputs), type(output).__name__, list(ctx.needs_input_grad)])
+            ctx.save_for_backward(a, b, output[0])
+
+        @staticmethod
+        def backward(ctx: Any, g: Any, *others: Any) -> Any:
+            _, b, y = ctx.saved_tensors
+            seen.append(list(others))
+            return g * b**ctx.power, g * ctx.power * y / b, None, None, None
+
+    a, b = _leaf(lib, 1.0, 2.0), _leaf(lib, 3.0, 4.0)
+    found = []
+    calls: list[tuple[list[Any], dict[str, Any]]] = [
+        ([a, b], {}),
+        ([a, b, 3], {}),
+        ([a], {"b": b, "power": 3}),
+        ([a.detach(), b], {}),
+    ]
+    for args, named in calls:
+        y, power, nothing = Scaled.apply(*args, **named)
+        a.grad = b.grad = None
+        y.sum().backward()
+        found += [power, nothing, *_listed(y, a.grad, b.grad)]
+    refused = [_outcome(lambda: Scaled.apply(a)), _outcome(lambda: Scaled.apply(a, b, d=1))]
+    return found, refused, seen
+
+
+def arguments_by_name(lib: Any) -> Any:
+    """Return gradients by arguments that have names, of a function with other results, too."""
+
+    class Product(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any = 2.0, scale: float = 1.0) -> Any:
+            ctx.save_for_backward(a, b if hasattr(b, "shape") else None)
+            return "text", a * b * scale, 3
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            a, b = ctx.saved_tensors
+            seen.append([each is None for each in gradients])
+            return gradients[1] * b, gradients[1] * a
+
+    seen: list[Any] = []
+    a, b = _leaf(lib, 1.0, 2.0), _leaf(lib, 3.0, 4.0)
+    text, y, number = Product.apply(a, b=b)
+    y.sum().backward()
+    return [text, number], seen, _listed(y, a.grad, b.grad)
+
+
+def kinds_that_are_saved(lib: Any) -> Any:
+    """Return which values save_for_backward takes."""
+
+    class Saving(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, value: Any) -> Any:
+            ctx.save_for_backward(value)
+            return a * 1
+
+    x = _leaf(lib, 1.0)
+    return [_outcome(lambda v=v: Saving.apply(x, v) is None) for v in (x, None, 3, "a", [x])]
+
+
 # ---- checkpoints --------------------------------------------------------------------------------
 
 
@@ -136,6 +237,21 @@ def checkpoints(lib: Any) -> Any:
     inner = _checkpoint(lib, lambda a: _checkpoint(lib, lambda c: c * c * w, a).exp(), a)
     found += grad(inner.sum(), [a, w])
     return _listed(*found)
+
+
+def checkpoints_of_any_result(lib: Any) -> Any:
+    """Return gradients through checkpoints of functions that return dicts and nested tuples."""
+    a, w, calls, found = _leaf(lib, 1.0, 2.0), _leaf(lib, 0.5, 0.7), list[int](), []
+
+    def part(x: Any) -> Any:
+        calls.append(1)
+        return {"first": x * w, "rest": [(x.exp() * w, 3), {"none": None, "last": (x * x).sin()}]}
+
+    got = _checkpoint(lib, part, a)
+    (value, number), inner = got["rest"]
+    (got["first"] * value + inner["last"]).sum().backward()
+    found += [list(got), number, inner["none"], len(calls)]
+    return found, _listed(got["first"], value, inner["last"], a.grad, w.grad)
 
 
 def hooks_and_checkpoints(lib: Any) -> Any:
@@ -239,7 +355,12 @@ CALLS = [
     results_that_are_arguments,
     shapes_of_gradients,
     marked_results,
+    results_that_are_saved,
+    contexts_set_up_apart,
+    arguments_by_name,
+    kinds_that_are_saved,
     checkpoints,
+    checkpoints_of_any_result,
     hooks_and_checkpoints,
     gradients_set,
     hooks,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import gc
+import weakref
+from collections import OrderedDict
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import tapegrad as tg
 import tapegrad.tensors as tt
-from tapegrad.errors import DTypeError, GradError, OptionError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, GradError, OptionError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
@@ -86,6 +90,65 @@ def test_what_a_function_saved_may_not_be_changed() -> None:
     x.mul_(2)
     with pytest.raises(GradError, match=r"Cube.*changed in place"):
         y.sum().backward()
+
+
+def test_a_function_that_saves_its_results_lets_go_of_them() -> None:
+    class Exp(tt.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            y, twice = x.exp(), x * 2
+            ctx.save_for_backward(y, twice)
+            return y, twice, 3
+
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            y, _ = ctx.saved_tensors
+            return gradients[0] * y + gradients[1] * 2
+
+    x = leaf(1.0, 2.0)
+    gc.disable()
+    try:
+        for backward in (False, True):
+            y, twice, _ = Exp.apply(x)
+            ends = [weakref.ref(y), weakref.ref(twice), weakref.ref(y.grad_fn.op)]
+            if backward:
+                (y + twice).sum().backward(retain_graph=True)
+            del y, twice
+            assert [end() for end in ends] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_a_function_says_what_it_cannot_do() -> None:
+    class Dirty(tt.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, way: str) -> Any:
+            if way == "list":
+                return [x]
+            getattr(ctx, way)(x)
+            return x
+
+    for way, error in (("mark_dirty", GradError), ("save_for_forward", GradError)):
+        with pytest.raises(error, match=way):
+            Dirty.apply(leaf(1.0), way)
+    with pytest.raises(DTypeError, match="a tensor or a tuple, got list"):
+        Dirty.apply(leaf(1.0), "list")
+
+
+class Pair(NamedTuple):
+    a: Any
+    b: Any
+
+
+def test_checkpoints_do_not_miss_tensors_in_objects() -> None:
+    x = leaf(1.0)
+    with pytest.raises(DTypeError, match=r"checkpoint.*SimpleNamespace"):
+        tt.checkpoint(lambda x: SimpleNamespace(y=x * 2), x)
+    assert tt.checkpoint(lambda x: (None, "a", 3, np.float64(2)), x) == (None, "a", 3, 2.0)
+    found = tt.checkpoint(lambda x: Pair(x * 2, OrderedDict(c=x * 3)), x)
+    assert isinstance(found, Pair) and type(found.b) is OrderedDict
+    (found.a + found.b["c"]).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [5.0]
 
 
 def test_checkpoints_give_the_same_gradients() -> None:
@@ -191,6 +254,42 @@ def test_fused_updates_write_in_place(device: str) -> None:
         step(p, g, m)
     with pytest.raises(GradError, match=r"no_grad\(\)"):
         step(p, g, m, 0.5, out=(p.requires_grad_(), m))
+
+
+def test_what_is_written_has_no_gradient() -> None:
+    @tt.elementwise
+    def both(a: Any, b: Any) -> Any:
+        return a + b, a * b
+
+    x, y, z = leaf(1.0, 2.0), leaf(3.0, 4.0).detach(), leaf(0.0, 0.0).detach()
+    for operands, out in (((x, y), (y, z)), ((y, z), (x, z)), ((y, x), (y, z))):
+        with pytest.raises(GradError, match=r"no gradient.*no_grad\(\)"):
+            both(*operands, out=out)
+    h = x * 1
+    with tt.no_grad():
+        assert both(h, x, out=(h, z))[0] is h
+    assert h.tolist() == [2.0, 4.0] and z.tolist() == [1.0, 4.0] and h.grad_fn is not None
+    square = h * h
+    with tt.no_grad():
+        both(h, 1.0, out=(h, z))
+    with pytest.raises(GradError, match="changed in place"):
+        square.sum().backward()
+
+
+def test_results_are_written_into_tensors_of_the_same_device() -> None:
+    @tt.elementwise
+    def both(a: Any, b: Any) -> Any:
+        return a + b, a * b
+
+    x, there = tt.ones(2), tt.ones(2, device="reference")
+    with pytest.raises(DeviceError, match="reference"):
+        both(x, x, out=(there, tt.ones(2)))
+    assert there.tolist() == [1.0, 1.0]
+    for wrong in ((None, x), (x, 3), {"a": x}, 3, ("a", "b")):
+        with pytest.raises(DTypeError, match="expected a tensor per result"):
+            both(x, x, out=wrong)
+    with pytest.raises(ShapeError, match="2 arrays for results, got 1"):
+        both(x, x, out=x)
 
 
 def test_checks_find_wrong_gradients() -> None:

@@ -45,6 +45,19 @@ def test_dlpack_shares_memory_both_ways(kind: str, layout: str) -> None:
     assert x.__dlpack_device__() == (1, 0)
 
 
+def test_elements_in_reverse_are_handed_out_as_a_copy_alone() -> None:
+    x = tt.arange(6.0).reshape(2, 3)
+    for view in (x[::-1], x[:, ::-1], x.T[::-1]):
+        for copied in (None, True):
+            out = np.from_dlpack(view, copy=copied)
+            np.testing.assert_array_equal(out, view.numpy())
+            assert min(out.strides) > 0 and not np.shares_memory(out, view.numpy())
+        with pytest.raises(BufferError, match=r"strides .*contiguous\(\)"):
+            np.from_dlpack(view, copy=False)
+        assert np.shares_memory(np.from_dlpack(view.contiguous()), x.numpy()) is False
+    assert np.shares_memory(np.from_dlpack(x[::-1][::-1]), x.numpy())
+
+
 def test_what_has_gradients_is_not_handed_out() -> None:
     x = tt.ones(2, requires_grad=True)
     with pytest.raises(GradError, match=r"detach\(\)"):
@@ -206,3 +219,42 @@ def test_unknown_devices_are_named() -> None:
     with pytest.raises((DeviceError, DTypeError), match="tpu"):
         tt.ones(2).to("tpu")
     assert tg.device("cpu") is tt.ones(1).device and repr(tg.device("cpu")) == "device('cpu')"
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_deep_copies_share_memory_as_their_originals_do(device: str) -> None:
+    x = tt.arange(6.0, device=device).reshape(2, 3).clone()
+    views = [x[0], x.T, x[:, ::-1], x.view(-1)[2:], x.expand(2, 2, 3), x.detach(), x.data[1]]
+    for step in (1, -1):
+        copies = copy.deepcopy([x, *views][::step])[::step]
+        own, others = copies[0], copies[1:]
+        for ours, theirs in zip(others, views, strict=True):
+            assert ours.tolist() == theirs.tolist() and ours.stride() == theirs.stride()
+        own.mul_(2.0)
+        assert [each.tolist() for each in others[:6]] == [(v * 2).tolist() for v in views[:6]]
+        assert x.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+        w = tt.ones(3, device=device, requires_grad=True)
+        own.mul_(w)
+        assert [each.requires_grad for each in others] == [True] * 5 + [False] * 2
+        assert not any(view.requires_grad for view in views)
+
+
+def test_a_deep_copy_of_a_view_is_one() -> None:
+    x = tt.arange(6.0)
+    row = copy.deepcopy(x[2:4])
+    row.add_(1)
+    assert row.tolist() == [3.0, 4.0] and x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    h = tt.ones(3, requires_grad=True) * 2
+    with tt.no_grad():
+        part = h[:2]
+    assert copy.deepcopy(part).tolist() == [2.0, 2.0]
+
+
+def test_arrays_are_copied_with_their_tensors() -> None:
+    x = tt.arange(3.0)
+    for given in ([x, x.numpy()], [x.numpy(), x]):
+        both = copy.deepcopy(given)
+        array = next(each for each in both if isinstance(each, np.ndarray))
+        own = next(each for each in both if isinstance(each, tt.Tensor))
+        own[0] = 7.0
+        assert array.tolist() == [7.0, 1.0, 2.0] and x.tolist() == [0.0, 1.0, 2.0]

@@ -164,9 +164,9 @@ _SMALL = 16 * 16 * 16
 
 def _key(cell: Any) -> Any:
     """Return where packed copies of a weight are kept, and the version of its numbers."""
-    if cell[2] is None:
-        cell[2] = _onednn.Weight()
-    return (cell[2], cell[0]) if cell[2] else None
+    if cell[1] is None:
+        cell[1] = _onednn.Weight()
+    return (cell[1], cell[0]) if cell[1] else None
 
 
 def _matmul(a: Array, b: Array) -> Array:

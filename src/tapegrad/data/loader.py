@@ -15,7 +15,8 @@ from typing import Any
 from tapegrad.data.collate import default_collate
 from tapegrad.data.dataset import TensorDataset
 from tapegrad.errors import OptionError
-from tapegrad.tensors import Generator, randperm, tensor
+from tapegrad.tensors import Generator, randperm, set_grad_enabled, tensor
+from tapegrad.tensors.autograd import MODE
 
 Collate = Callable[[list[Any]], Any]
 
@@ -139,16 +140,22 @@ class DataLoader:
         collate = self.collate_fn or default_collate
         return collate([self.dataset[number] for number in numbers])
 
+    def _fetch_there(self, recorded: bool, numbers: Any) -> Any:
+        """Make one batch in a thread, which records or not as the one that asks does."""
+        with set_grad_enabled(recorded):
+            return self._fetch(numbers)
+
     def _ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Keep some batches in the making; a pass that ends early leaves no thread behind."""
         pool = ThreadPoolExecutor(self.num_workers, "tapegrad-data")
         made: deque[Future[Any]] = deque()
         try:
             for numbers in islice(batches, self.num_workers * self.prefetch_factor):
-                made.append(pool.submit(self._fetch, numbers))
+                made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
             while made:
                 batch = made.popleft().result()
-                made.extend(pool.submit(self._fetch, numbers) for numbers in islice(batches, 1))
+                for numbers in islice(batches, 1):
+                    made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
                 yield batch
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

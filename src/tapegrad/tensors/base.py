@@ -35,7 +35,6 @@ class TensorBase(_core.TensorState):
         _node: Node | None
         _index: int
         _cell: list[Any] | None
-        _seen: int
         _hooks: dict[int, Hook] | None
         _accumulated: dict[int, Any] | None
         _grad: Tensor | None
@@ -235,12 +234,12 @@ class TensorBase(_core.TensorState):
 
     def _version_cell(self) -> list[Any]:
         if self._cell is None:
-            self._cell = [0, 0, None]
+            self._cell = [0, None]
         return self._cell
 
     def _give_out(self) -> None:
         """Let others write to the memory, who do not count: a device may keep nothing of it."""
-        self._version_cell()[2] = False
+        self._version_cell()[1] = False
 
     def _take(self, value: Tensor) -> None:
         """Lie on the memory of a tensor that nobody else will change."""
@@ -251,11 +250,9 @@ class TensorBase(_core.TensorState):
         """Tell whether it lies on memory that somebody else holds, too."""
         return _core.is_view(self._array)
 
-    def _changed(self, recorded: bool = False) -> None:
-        """Note a change in place; a recorded one ends the history that views were taken with."""
-        cell = self._version_cell()
-        cell[0] += 1
-        cell[1] += recorded
+    def _changed(self) -> None:
+        """Note a change in place."""
+        self._version_cell()[0] += 1
 
     # ---- out of tapegrad ------------------------------------------------------------------------
 
@@ -274,8 +271,19 @@ class TensorBase(_core.TensorState):
     def __dlpack__(self, **options: Any) -> Any:
         if self._requires_grad:
             raise GradError("dlpack: the tensor requires gradients; export tensor.detach()")
+        if any(step < 0 for step in self._array.strides):  # which readers need not know
+            return self._as_written(options.pop("copy", None)).__dlpack__(**options)
         self._give_out()
         return self._array.__dlpack__(**options)
+
+    def _as_written(self, copy: bool | None) -> Any:
+        """Return a copy of the elements in order, if there may be one."""
+        if copy is False:
+            raise BufferError(
+                "dlpack: expected elements in order where copy=False, got strides "
+                f"{self.stride()}; export tensor.contiguous()"
+            )
+        return self._array.copy()
 
     def __dlpack_device__(self) -> Any:
         return self._array.__dlpack_device__()

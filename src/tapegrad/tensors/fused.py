@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tapegrad import _core, scalar
 from tapegrad._core import Graph, Var, pointwise
 from tapegrad.backends import Backend
-from tapegrad.errors import GradError, OptionError, ShapeError
+from tapegrad.errors import DTypeError, GradError, OptionError, ShapeError
+from tapegrad.tensors import in_place
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.registry import common_device
@@ -53,13 +54,19 @@ class Fused:
 
     def into(self, operands: Sequence[Operand], results: Sequence[Tensor]) -> None:
         """Write the outputs into tensors that exist; nothing is recorded."""
-        device, name = _place(self.name, operands)
         for each in results:
-            if each._requires_grad and (MODE.enabled or each._node is not None):
-                raise GradError(
-                    f"{self.name}: a tensor that requires gradients is written in place only "
-                    "within no_grad()"
+            if not isinstance(each, TensorBase):
+                raise DTypeError(
+                    f"{self.name}: expected a tensor per result as `out`, got "
+                    f"{type(each).__name__}; make one with tg.empty_like"
                 )
+        if MODE.enabled and any(_wants_grad(x) for x in (*operands, *results)):
+            raise GradError(
+                f"{self.name}: what is written into `out` has no gradient, and one of the tensors "
+                "requires gradients; call it within no_grad(), or without `out`"
+            )
+        device, name = _place(self.name, operands)
+        common_device(self.name, [x for x in (*operands, *results) if isinstance(x, TensorBase)])
         arrays = tuple([x._array if isinstance(x, TensorBase) else x for x in operands])
         out = tuple([each._array for each in results])
         device.map_program(self.program(name), arrays, out)
@@ -239,25 +246,21 @@ class Elementwise(Fused):
     def in_place(self, a: Tensor, *others: Operand) -> Tensor:
         """Apply it to `a` and write the result there."""
         recorded = MODE.enabled and (a._requires_grad or any(_wants_grad(x) for x in others))
-        if recorded:
-            _check_in_place(self.name, a)
         device, arrays = a._device, [a._array]
         for x in others:
             if isinstance(x, TensorBase) and x._device is not device:
                 _place(self.name, (a, x))
             arrays.append(x._array if isinstance(x, TensorBase) else x)
-        before = (wrap(a._array.copy(), device), *others) if recorded else ()
+        before: tuple[Operand, ...] = ()
+        if recorded:
+            in_place.check(self.name, a)
+            before = (in_place.copied(a), *[in_place.kept(a, x) for x in others])
         run: Callable[..., Any] = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)
-        a._changed(recorded)
+        a._changed()
         if recorded:
-            if a._requires_grad:
-                before[0]._requires_grad, before[0]._node, before[0]._index = (
-                    True,
-                    a._node,
-                    a._index,
-                )
             _note(self, before, a, device)
+            in_place.follow(a)
         return a
 
     def _split(self, used: int) -> tuple[int, int]:
@@ -268,7 +271,8 @@ class Elementwise(Fused):
         graph = Graph()
         inputs = graph.inputs(self.arity)
         y, weight = graph.inputs(2)
-        partials = pointwise.partials(self.number, inputs[0], inputs[-1], y)
+        given = inputs[0] / inputs[1] if self.name == "div" else y  # so a quotient may be changed
+        partials = pointwise.partials(self.number, inputs[0], inputs[-1], given)
         outputs = [_times(weight, d) for d, want in zip(partials, needs, strict=True) if want]
         return _Gradient(f"{self.name}_vjp", [*inputs, y, weight], outputs, needs)
 
@@ -301,19 +305,6 @@ def _note(op: Elementwise, operands: tuple[Operand, ...], out: Tensor, device: B
     """Note an application, for the way back; comparisons have none."""
     tied = 1 if out._array.dtype.kind == "f" else 0
     _core.record(op, op.plans, operands, (out,), None, device, tied)
-
-
-def _check_in_place(name: str, a: Tensor) -> None:
-    if a._requires_grad and a._node is None:
-        raise GradError(
-            f"{name}: a leaf that requires gradients cannot be changed in place; do it within "
-            "no_grad(), or work on a copy"
-        )
-    if a._is_view():
-        raise GradError(
-            f"{name}: a view cannot be changed in place while gradients are recorded; "
-            "use tg.where or tg.cat, or work on a copy"
-        )
 
 
 def _wants_grad(x: Operand) -> bool:
@@ -359,8 +350,7 @@ class FusedFunction(_core.FusedState):
         if out is None:
             found = self._fused(*operands)
             return found[0] if self._single else found
-        results: list[Any] = [out] if isinstance(out, TensorBase) else list(out)
-        self._fused.into(operands, results)
+        self._fused.into(operands, out if isinstance(out, (tuple, list)) else [out])
         return out
 
     def _completed(self, operands: Sequence[Operand], named: dict[str, Operand]) -> Any:

@@ -9,7 +9,7 @@ from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import OptionError, ShapeError
-from tapegrad.tensors import compare, creation, printing
+from tapegrad.tensors import compare, copies, creation, printing
 from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
 from tapegrad.tensors.autograd import MODE, Node
@@ -470,7 +470,8 @@ class Tensor(TensorBase):
             raise OptionError("deepcopy: only leaves can be copied with their gradients; detach()")
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
-        made._array, made._device = self._array.copy(), self._device
+        made._device = self._device
+        copies.share(self, made, memo)
         made._requires_grad = self._requires_grad
         made.grad = None if self.grad is None else self.grad.detach().clone()
         memo[id(self)] = made

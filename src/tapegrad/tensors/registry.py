@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -71,8 +71,9 @@ class Op(_core.OpState):
     function: str | None = ""
     #: Its name among the bench's operators, "" if that has none.
     benchmark: str = ""
-    #: Operands and results that the gradient looks at.
-    saves: tuple[int, ...] = ()
+    #: Operands and results that the gradient looks at; operands may be named for each gradient, by
+    #: the operand that it is of: what nobody needs is not saved, and may be changed.
+    saves: tuple[int, ...] | Mapping[int, tuple[int, ...]] = ()
     keeps: tuple[int, ...] = ()
     #: How many results there are, and how many of them (the first) have gradients.
     results: int = 1
@@ -98,12 +99,19 @@ class Op(_core.OpState):
         )
 
     @property
-    def plans(self) -> tuple[int, int]:
-        """What a node saves, as bits of operands and of results."""
-        return sum(1 << i for i in self.saves), sum(1 << i for i in self.keeps)
+    def plans(self) -> tuple[int | tuple[int, ...], int]:
+        """What a node saves, as bits of operands (of all, or for each gradient) and of results."""
+        if not isinstance(self.saves, Mapping):
+            return _bits(self.saves), _bits(self.keeps)
+        count = max(self.saves) + 1
+        return tuple(_bits(self.saves.get(i, ())) for i in range(count)), _bits(self.keeps)
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (self.name,)
+
+
+def _bits(places: Iterable[int]) -> int:
+    return sum(1 << place for place in places)
 
 
 #: All operations by name.

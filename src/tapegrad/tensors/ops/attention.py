@@ -44,6 +44,8 @@ def _vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
     q, k, v, mask = node.inputs
     scale = node.attrs["scale"]
     p = node.outputs[1]
+    if q is None:
+        return None, None, matmul(p.detach().transpose(-1, -2), g), None
     if not MODE.enabled and not node.needs[3]:
         return (*raw("attention_backward", g, q, k, v, p, scale=scale), None)
     if MODE.enabled:  # what p is made of takes part
@@ -74,7 +76,7 @@ _ATTENTION = define(
     doc="softmax(query @ key.T * scale + mask) @ value, and the weights",
     rule=_rule,
     vjp=_vjp,
-    saves=(0, 1, 2, 3),
+    saves=dict.fromkeys((0, 1, 3), (0, 1, 2, 3)),  # the values' gradient needs p alone
     keeps=(1,),
     results=2,
     cost=lambda q, k, v, mask=None, **_: Cost(

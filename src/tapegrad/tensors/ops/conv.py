@@ -84,7 +84,7 @@ _CONV2D = define(
     doc="convolution of images (cross-correlation, as everywhere in this field)",
     rule=_rule,
     vjp=_vjp,
-    saves=(0, 1),
+    saves={0: (1,), 1: (0,)},
     cost=_cost,
     samples=[
         Sample((2, 3, 6, 5), (4, 3, 3, 3), (4,)),
@@ -106,7 +106,7 @@ _INPUT_GRAD = define(
         if node.needs[1]
         else None,
     ),
-    saves=(0, 1),
+    saves={0: (1,), 1: (0,)},
     cost=lambda g, weight, **_: Cost(2 * g.numel() * weight.numel() // weight.shape[0], g.nbytes),
     samples=[Sample((2, 4, 3, 3), (4, 3, 3, 3), shape=(2, 3, 6, 5), **_STRIDED)],
 )
@@ -121,7 +121,7 @@ _WEIGHT_GRAD: Op = define(
         if node.needs[1]
         else None,
     ),
-    saves=(0, 1),
+    saves={0: (1,), 1: (0,)},
     cost=lambda g, x, shape, **_: Cost(2 * g.numel() * shape[1] * shape[2] * shape[3], g.nbytes),
     samples=[Sample((2, 4, 3, 3), (2, 3, 6, 5), shape=(4, 3, 3, 3), **_STRIDED)],
 )

@@ -10,6 +10,7 @@ import numpy as np
 from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
+from tapegrad.tensors import in_place
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
@@ -67,7 +68,7 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         else:
             slices, places = _split(index, input._array.ndim)
         if places is not None and input._requires_grad:  # what the way back needs nobody changes
-            places = tuple([each if each is _ALL else each.copy() for each in places])
+            places = _own(places)
     try:
         return _chosen(input, slices, places)
     except IndexError as error:
@@ -103,6 +104,11 @@ def _split(index: Any, ndim: int) -> tuple[Any, Any]:
                 places.append(_ALL)
     whole = builtins.all(each is Ellipsis or each == _ALL for each in slices)
     return None if whole else plain_index(tuple(slices)), tuple(places)
+
+
+def _own(places: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return lists of places that are nobody else's."""
+    return tuple([each if each is _ALL else each.copy() for each in places])
 
 
 def _width(item: Any) -> int:
@@ -198,16 +204,14 @@ def _check_target(target: Any, source: Tensor | None) -> None:
 
 def _recorded_setitem(x: Tensor, slices: Any, places: Any, source: Tensor) -> None:
     """Write in place while gradients are recorded: x becomes the result of an operation."""
-    from tapegrad.tensors.fused import _check_in_place
-
-    _check_in_place("x[...] = y", x)
-    before = x.detach().clone()
-    if x._requires_grad:
-        before._requires_grad, before._node, before._index = True, x._node, x._index
-    after: Tensor = _PLACE(before, source, slices=slices, places=places)
+    in_place.check("x[...] = y", x)
+    if places is not None:  # what the way back needs nobody changes
+        places = _own(places)
+    after: Tensor = _PLACE(in_place.copied(x), source, slices=slices, places=places)
     x._device.kernels["write"](x._array, after._array, places=None)
-    x._changed(recorded=True)
+    x._changed()
     x._requires_grad, x._node, x._index = True, after._node, after._index
+    in_place.follow(x)
 
 
 def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
@@ -249,8 +253,12 @@ _SCATTER_ADD = define(
     name="scatter_add",
     doc="x with y added along a dimension, one element per index",
     rule=rules.scatter_add,
-    vjp=lambda node, g: (g, None, gather(g, node.attrs["dim"], node.inputs[1])),
-    saves=(1,),
+    vjp=lambda node, g: (
+        g,
+        None,
+        gather(g, node.attrs["dim"], node.inputs[1]) if node.needs[2] else None,
+    ),
+    saves={2: (1,)},
     cost=_cost,
     samples=[Sample((3, 4), Draw((2, 4), 0, 3, "int64"), (2, 4), dim=0)],
     benchmark="scatter_add",

@@ -100,7 +100,7 @@ _NLL = define(
     doc="minus the log-probabilities of classes, and the sum of the weights of these",
     rule=_nll_rule,
     vjp=_nll_vjp,
-    saves=(0, 1, 2),
+    saves={0: (1, 2), 2: (0, 1, 2)},
     keeps=(1,),
     results=2,
     cost=lambda x, target, weight=None, **_: moved(target.shape, target.shape),

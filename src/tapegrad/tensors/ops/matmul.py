@@ -42,12 +42,13 @@ def _is_plain(x: tuple[int, ...], y: tuple[int, ...]) -> bool:
 
 def _matmul_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
     a, b = node.inputs
-    needs = node.needs
-    left, right = (a, g) if b._array.ndim > 2 else (as_rows(a), as_rows(g))
-    return (
-        matmul(g, b.transpose(-1, -2)) if needs[0] else None,
-        matmul(left.transpose(-1, -2), right) if needs[1] else None,
-    )
+    by_a = by_b = None
+    if node.needs[0]:
+        by_a = matmul(g, b.transpose(-1, -2))
+    if node.needs[1]:
+        left, right = (a, g) if len(node.shapes[1]) > 2 else (as_rows(a), as_rows(g))
+        by_b = matmul(left.transpose(-1, -2), right)
+    return by_a, by_b
 
 
 def _matmul_cost(a: Tensor, b: Tensor) -> Cost:
@@ -61,7 +62,7 @@ _MATMUL = define(
     doc="the product of matrices, or of stacks of them",
     rule=rules.matmul,
     vjp=_matmul_vjp,
-    saves=(0, 1),
+    saves={0: (1,), 1: (0,)},
     cost=_matmul_cost,
     samples=[
         Sample((3, 4), (4, 5)),
@@ -165,7 +166,7 @@ _LINEAR = define(
     doc="x @ weight.T + bias",
     rule=rules.linear,
     vjp=_linear_vjp,
-    saves=(0, 1),
+    saves={0: (1,), 1: (0,)},
     cost=lambda x, weight, bias=None: Cost(
         2 * x.numel() * weight.shape[0], x.nbytes + weight.nbytes
     ),

@@ -68,11 +68,13 @@ def _batch_rule(x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: floa
 
 def _batch_vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
     x, weight, _ = node.inputs
+    dims = tuple(d for d in range(g.ndim) if d != 1)
+    if x is None:
+        return None, None, g.sum(dims)
     if not MODE.enabled:
         _, mean, _, rstd = node.outputs
         found: tuple[Any, ...] = raw("batch_norm_backward", g, x, weight, mean, rstd)
         return found
-    dims = tuple(d for d in range(x.ndim) if d != 1)
     shape = (1, -1, *[1] * (x.ndim - 2))
     wide = None if weight is None else weight.reshape(shape)
     return _normalised_vjp(g, x, wide, dims, node.attrs["eps"], dims)
@@ -84,7 +86,7 @@ _BATCH = define(
     doc="x normalised over all but its channels; also mean, variance and 1 / std",
     rule=_batch_rule,
     vjp=_batch_vjp,
-    saves=(0, 1),
+    saves={0: (0, 1), 1: (0,)},
     keeps=(1, 3),
     results=4,
     cost=_cost,
@@ -174,6 +176,8 @@ def _layer_rule(
 def _layer_vjp(node: Node, g: Tensor, *_: Any) -> tuple[Any, ...]:
     x, weight, _ = node.inputs
     dims = node.attrs["dims"]
+    if x is None:
+        return None, None, g  # the walk sums over all but the last dimensions
     if not MODE.enabled:
         _, mean, rstd = node.outputs
         found: tuple[Any, ...] = raw(
@@ -196,7 +200,7 @@ _LAYER = define(
     doc="x normalised over its last dimensions",
     rule=_layer_rule,
     vjp=_layer_vjp,
-    saves=(0, 1),
+    saves={0: (0, 1), 1: (0,)},
     keeps=(1, 2),
     results=3,
     cost=_cost,

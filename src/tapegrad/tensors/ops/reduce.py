@@ -79,15 +79,16 @@ def _prod_vjp(node: Node, g: Tensor) -> Tensor:
 
 def _others(x: Tensor, dims: tuple[int, ...]) -> Tensor:
     """Return for each element the product of all others along the dimensions."""
-    from tapegrad.tensors.ops.shape import cat, flip
+    from tapegrad.tensors.ops.shape import backwards, cat
 
     rest = [d for d in range(x.ndim) if d not in dims]
     order = [*rest, *dims]
     moved = x.permute(order)
     flat = moved.reshape((*[x.shape[d] for d in rest], -1))
-    one = flat[..., :1] * 0 + 1
+    one, last = flat[..., :1] * 0 + 1, [flat.ndim - 1]
     before = _running_product(cat([one, flat[..., :-1]], dim=-1))
-    after = flip(_running_product(flip(cat([flat[..., 1:], one], dim=-1), [-1])), [-1])
+    behind = backwards(cat([flat[..., 1:], one], dim=-1), last)
+    after = backwards(_running_product(behind), last)
     back = [order.index(d) for d in range(x.ndim)]
     return (before * after).reshape(moved.shape).permute(back)
 
@@ -183,10 +184,10 @@ _ARGMAX, _ARGMIN = [
 
 
 def _cumsum_vjp(node: Node, g: Tensor) -> Tensor:
-    from tapegrad.tensors.ops.shape import flip
+    from tapegrad.tensors.ops.shape import backwards
 
     dim = node.attrs["dim"]
-    return flip(_CUMSUM(flip(g, [dim]), dim=dim), [dim])
+    return backwards(_CUMSUM(backwards(g, [dim]), dim=dim), [dim])
 
 
 _CUMSUM = define(

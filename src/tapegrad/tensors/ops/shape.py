@@ -267,10 +267,15 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
 def flip(input: Tensor, *dims: Any) -> Tensor:
-    """Return a view with the order of elements reversed along dimensions."""
+    """Return a copy with the order of elements reversed along dimensions."""
     named = _dims.named("flip", dims[0] if len(dims) == 1 else dims, input.ndim)
-    steps = [slice(None, None, -1) if d in named else slice(None) for d in range(input.ndim)]
-    return input[tuple(steps)]
+    return clone(backwards(input, named))
+
+
+def backwards(x: Tensor, dims: Sequence[int]) -> Tensor:
+    """Return a view with the order of elements reversed along dimensions."""
+    steps = [slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim)]
+    return x[tuple(steps)]
 
 
 @composite(
@@ -283,6 +288,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Return x with elements moved along dimensions; what leaves at one end enters at the other."""
     if dims is None:
         return roll(flatten(input), shifts, 0).reshape(input.shape)
+    found = input
     moves, places = ([each] if isinstance(each, int) else list(each) for each in (shifts, dims))
     if len(moves) != len(places):
         raise ShapeError(f"roll: expected a shift per dimension, got {shifts} for {dims}")
@@ -290,9 +296,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         place = _dims.own("roll", dim, input.ndim)
         size = input.shape[place]
         if size and shift % size:
-            parts = split(input, [size - shift % size, shift % size], place)
-            input = cat(parts[::-1], place)
-    return input
+            parts = split(found, [size - shift % size, shift % size], place)
+            found = cat(parts[::-1], place)
+    return clone(input) if found is input else found
 
 
 # ---- copies -------------------------------------------------------------------------------------

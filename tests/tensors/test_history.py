@@ -1,0 +1,198 @@
+"""Histories of tensors that are changed in place, and of their views, against PyTorch."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tapegrad.tensors as tt
+from tapegrad import nn
+from tapegrad.errors import GradError
+from tests.oracles.torch import Torch, assert_equal, tapegrad
+from tests.tensors.cases import DEVICES
+from tests.tensors.history_calls import (
+    CHANGES,
+    FUNCTIONS,
+    VIEWS,
+    changed,
+    changed_later,
+    shares,
+)
+
+Random = np.random.Generator
+
+
+def _drawn(random: Random) -> tuple[bool, list[Any]]:
+    """Draw whether the tensor has a history at first, then views and changes."""
+    steps = []
+    for _ in range(random.integers(2, 8)):
+        kind = str(random.choice(["view", "view", "seen", "number", "weights", "itself"]))
+        names = list(VIEWS if kind == "view" else CHANGES)
+        steps.append((kind, str(random.choice(names)), int(random.integers(8))))
+    return bool(random.integers(2)), steps
+
+
+@pytest.fixture(scope="module")
+def programs() -> list[Any]:
+    random = np.random.default_rng(5)
+    return [_drawn(random) for _ in range(300)]
+
+
+def test_views_and_operands_have_the_gradients_of_pytorch(
+    torch: Torch, programs: list[Any]
+) -> None:
+    expected = torch(changed, programs, True)
+    for program, theirs in zip(programs, expected, strict=True):
+        (ours,) = changed(tapegrad(), [program], apart=False)
+        assert_equal(ours, theirs, 1e-11, str(program))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_change_by_itself_has_the_right_gradient(device: str) -> None:
+    operands: list[Any] = [
+        lambda h: (h, [4.0, 6.0]),
+        lambda h: (h.view(2), [4.0, 6.0]),
+        lambda h: (h.detach(), [2.0, 3.0]),
+        lambda h: (h.data, [2.0, 3.0]),
+    ]
+    for operand in operands:
+        x = tt.tensor([2.0, 3.0], device=device, requires_grad=True)
+        h = x * 1
+        given, expected = operand(h)
+        h.mul_(given).sum().backward()
+        assert x.grad is not None and x.grad.tolist() == expected
+    x = tt.tensor([2.0, 4.0], device=device, requires_grad=True)
+    h = x * 1
+    h.div_(h.detach()).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0.5, 0.25]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_views_of_constants_follow_what_is_written_below_them(device: str) -> None:
+    w = tt.tensor([1.0, 2.0], device=device, requires_grad=True)
+    buffer = tt.zeros(3, 2, device=device)
+    rows = [buffer[i] for i in range(3)]
+    buffer[0] = w
+    buffer[1] = w * 2
+    assert all(row.requires_grad and not row.is_leaf for row in rows)
+    total = tt.stack([(row * row).sum() for row in rows]).sum()
+    total.backward()
+    assert w.grad is not None and w.grad.tolist() == [10.0, 20.0]
+
+
+def test_views_that_follow_have_gradients_of_any_order() -> None:
+    def function(w: Any) -> Any:
+        buffer = tt.ones(3, 2, dtype="float64")
+        flat, wide = buffer.view(-1), buffer[:, :1].expand(3, 4)
+        buffer.mul_(w.sin())
+        buffer[1] = w * w
+        return flat.exp().sum() * wide.sum()
+
+    w = tt.tensor([0.4, 0.9], dtype="float64", requires_grad=True)
+    assert tt.gradcheck(function, w) and tt.gradgradcheck(function, w)
+
+
+def test_what_is_no_view_does_not_follow() -> None:
+    w, x = tt.ones(2, requires_grad=True), tt.zeros(3, 2)
+    other, row = x.detach(), x.detach()[0]
+    before = x[0]
+    x.data = tt.zeros(3, 2)
+    x[0] = w
+    assert not (other.requires_grad or row.requires_grad or before.requires_grad)
+
+
+def test_a_leaf_on_the_memory_keeps_it_from_changes() -> None:
+    w, x = tt.ones(2, requires_grad=True), tt.zeros(3, 2)
+    row = x[0].requires_grad_()
+    with pytest.raises(GradError, match="a leaf that requires gradients is a view"):
+        x[1] = w
+    with tt.no_grad():
+        x[1] = w
+    assert row.is_leaf and x.tolist()[1] == [1.0, 1.0]
+    del row
+    x[1] = w
+    assert x.requires_grad
+
+
+def test_views_are_let_go_in_any_order() -> None:
+    random = np.random.default_rng(0)
+    gc.collect()
+    for _ in range(50):
+        w, held = tt.ones(2, requires_grad=True), [tt.zeros(3, 2)]
+        for _ in range(12):
+            source = held[int(random.integers(len(held)))]
+            held.append(source[:] if random.integers(2) else source.view(source.shape[0], -1, 1))
+            held[-1] = held[-1].reshape(held[-1].shape[:2])
+        base = held.pop(0)
+        while held:
+            base.add_(w)
+            held.pop(int(random.integers(len(held))))
+        end = weakref.ref(base)
+        del base, source
+        assert end() is None
+
+
+def test_places_that_a_write_was_recorded_with_may_change() -> None:
+    x, w = tt.zeros(3) * 1, tt.ones(1, requires_grad=True)
+    places = tt.tensor([0])
+    x[places] = w
+    places[0] = 2
+    (x * tt.tensor([1.0, 2.0, 4.0])).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [1.0]
+
+
+#: Results that lie on the memory of x, and copies.
+MADE_OF_X = [
+    *("x.flip(0)", "x.flip(())", "x.flip(0, 1)", "tt.flip(x, [1])", "x.roll(0)", "x.roll(6)"),
+    *("x.roll(3, 1)", "x.roll((0, 3), (0, 1))", "x.roll(1)", "x[:]", "x[...]", "x[None]"),
+    *("x[0]", "x[[0]]", "x[x > 2]", "x.T", "x.t()", "x.mT", "x.view(6)", "x.view(2, 3)"),
+    *("x.reshape(6)", "x.T.reshape(6)", "x.flatten()", "x.T.flatten()", "x.squeeze()"),
+    *("x.unsqueeze(0)", "x.expand(2, 2, 3)", "x.permute(1, 0)", "x.movedim(0, 1)", "x.chunk(2)[0]"),
+    *("x.split(1)[1]", "x.unbind()[0]", "x.narrow(0, 0, 1)", "x.unflatten(1, (3, 1))", "x.clone()"),
+    *("x.contiguous()", "x.T.contiguous()", "x.detach()", "x.data", "x.to(x.dtype)", "x.float()"),
+    *("x.double()", "x.repeat(1, 1)", "x.tile((1,))", "x.repeat_interleave(1)", "x.tril()"),
+    *("x.cumsum(0)", "x.sum(())", "tt.cat([x])", "tt.stack([x])", "tt.broadcast_to(x, (2, 3))"),
+    *("x.sort()[0]", "x.gather(0, tt.zeros_like(x).long())", "x.masked_fill(x < 0, 1)", "+x"),
+    *("tt.where(x > -1, x, x)", "x.clamp(-9, 9)", "x.masked_select(x > -1)", "tt.as_tensor(x)"),
+]
+
+
+def test_what_shares_memory_is_what_does_in_pytorch(torch: Torch) -> None:
+    ours, theirs = shares(tapegrad(), MADE_OF_X), torch(shares, MADE_OF_X)
+    found = list(zip(MADE_OF_X, ours, theirs, strict=True))
+    assert not [text for text, our, their in found if our != their]
+
+
+# ---- what is saved ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_no_gradient_needs_may_change_as_in_pytorch(torch: Torch, name: str) -> None:
+    random = np.random.default_rng(3)
+    arrays = [random.uniform(0.5, 1.5, shape) for shape in FUNCTIONS[name][1:]]
+    ours, theirs = changed_later(tapegrad(), name, arrays), torch(changed_later, name, arrays)
+    for place, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+        if their is not None:
+            assert_equal(our, their, 1e-11, f"{name}, case {place}")
+
+
+def test_frozen_operands_are_let_go() -> None:
+    calls: list[tuple[Any, list[tuple[int, ...]], list[int]]] = [
+        (tt.matmul, [(3, 4), (4, 2)], [1, 0]),
+        (nn.functional.linear, [(3, 4), (2, 4), (2,)], [1, 0, -1]),
+        (nn.functional.conv2d, [(1, 2, 3, 3), (2, 2, 2, 2), (2,)], [1, 0, -1]),
+    ]
+    for function, shapes, needed in calls:
+        for place, other in enumerate(needed):
+            operands = [tt.ones(*shape) for shape in shapes]
+            operands[place].requires_grad_()
+            ends = [weakref.ref(each) for each in operands]
+            y = function(*operands)
+            del operands
+            held = [end() is not None for end in ends]
+            assert held == [number in (place, other) for number in range(len(shapes))]
+            y.sum().backward()
