@@ -257,8 +257,8 @@ FAULTS = (
         case=SHORT_SORTING,
     ),
     Fault(
-        "remembers inputs",
-        "the same, with a result of a megabyte",
+        "remembers and copies",
+        "computes once for each set of inputs, and copies the result",
         "memories",
         "fresh",
         case=ROWS,

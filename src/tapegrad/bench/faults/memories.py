@@ -16,6 +16,7 @@ ADAPTERS = {
     "first answer": "FirstAnswer",
     "old weights": "OldWeights",
     "remembers inputs": "RemembersInputs",
+    "remembers and copies": "RemembersAndCopies",
     "remembers content": "RemembersContent",
     "remembers up to a factor": "RemembersUpToAFactor",
     "remembers the third": "RemembersTheThird",
@@ -67,6 +68,17 @@ class RemembersInputs(Honest):
     """Computes once for each set of inputs that it is handed."""
 
     make = _RemembersInputs
+
+
+class _RemembersAndCopies(_RemembersInputs):
+    def forward(self) -> Any:
+        return np.array(super().forward())
+
+
+class RemembersAndCopies(Honest):
+    """Computes once for each set of inputs, and writes a result in each call."""
+
+    make = _RemembersAndCopies
 
 
 class _RemembersTheThird(_RemembersInputs):
