@@ -26,6 +26,8 @@ from tapegrad.tensors.random import DEFAULT
 
 _CHECKSUM = "tapegrad.crc32"
 _STATE = "tapegrad.state"
+#: The one name that no tensor in a safetensors file can have.
+_RESERVED = "__metadata__"
 #: Who wrote a file: all such files have a checksum.
 _OURS = {"written_by": "tapegrad"}
 #: What safetensors raises for types that NumPy has no name for.
@@ -220,6 +222,11 @@ def _arrays(tensors: Any) -> dict[str, NDArray[Any]]:
             raise DTypeError(
                 f"save: expected Tensors by names, got {type(each).__name__} at {name!r}"
             )
+    if _RESERVED in tensors:
+        raise DTypeError(
+            f"save: expected names that safetensors does not use itself, got {_RESERVED!r}; "
+            "rename the tensor"
+        )
     return {
         name: np.ascontiguousarray(each.device.to_numpy(each._array)).reshape(tuple(each.shape))
         for name, each in tensors.items()

@@ -90,3 +90,11 @@ def test_misuse_is_explained() -> None:
         models.ResNet(models.BasicBlock, (2, 2))
     with pytest.raises(OptionError, match="Bottleneck takes others"):
         models.resnet18(groups=2)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_weights_are_not_fetched() -> None:
+    assert isinstance(models.resnet18(weights=None), models.ResNet)
+    for make in (models.resnet18, models.vgg11):
+        with pytest.raises(OptionError, match=r"weights: expected None, .* load a file"):
+            make(weights="DEFAULT")

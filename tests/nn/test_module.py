@@ -400,3 +400,19 @@ def test_parameters_are_made_of_tensors() -> None:
     assert weight.requires_grad and weight.is_leaf and repr(weight).startswith("Parameter")
     assert not isinstance(weight * 2, nn.Parameter)
     assert nn.Parameter().numel() == 0
+
+
+def test_a_state_can_be_taken_without_a_copy() -> None:
+    layer, state = nn.Linear(2, 1), {"weight": ones(1, 2), "bias": zeros(1)}
+    weight = layer.weight
+    layer.load_state_dict(state, assign=True)
+    with no_grad():
+        state["weight"].fill_(3.0)
+    assert layer.weight is weight and weight.tolist() == [[3.0, 3.0]] and weight.requires_grad
+
+
+def test_modules_in_a_row_are_added_in_place() -> None:
+    row = before = nn.Sequential(nn.ReLU())
+    row += nn.Sequential(nn.Tanh())
+    assert row is before and [type(each) for each in row] == [nn.ReLU, nn.Tanh]
+    assert len(row + row) == 4 and len(row) == 2

@@ -12,7 +12,14 @@ cos = np.cos  # a test takes NumPy's functions away
 
 
 def train(
-    lib: Any, build: str, call: str, arrays: dict[str, Any], dtype: str, *, device: Any = None
+    lib: Any,
+    build: str,
+    call: str,
+    arrays: dict[str, Any],
+    dtype: str,
+    *,
+    device: Any = None,
+    prepare: Any = None,
 ) -> Any:
     """Train a module, and its inputs with it, over some steps; return all that it came to.
 
@@ -23,12 +30,15 @@ def train(
         arrays: Inputs. Floats are of the dtype, require gradients and are trained.
         dtype: "float32" or "float64".
         device: Where all of it happens, if not where the library puts it.
+        prepare: Called with the module and its inputs before they are trained.
     """
     floats = getattr(lib.tt, dtype)
     model = filled(lib, eval(build, {"nn": lib.nn, "tt": lib.tt}).to(floats), 0)
     inputs = {name: _input(lib, array, floats, device) for name, array in arrays.items()}
     if device is not None:
         model.to(device)
+    if prepare is not None:
+        prepare(model, inputs)
     trained = [each for each in inputs.values() if each.requires_grad]
     optimizer = lib.optim.SGD([*model.parameters(), *trained], lr=0.05, momentum=0.9)
     losses = []
@@ -87,15 +97,20 @@ def optimise(lib: Any, build: str, dtype: str) -> Any:
     }
 
 
-def rates(lib: Any, build: str, epochs: int) -> Any:
-    """Return the learning rates of a schedule, given as text over `optim` and `opt`."""
+def rates(lib: Any, build: str, epochs: int, late: int = -1) -> Any:
+    """Return the learning rates of a schedule, given as text over `optim` and `opt`.
+
+    In the epoch `late` the optimiser gets another group.
+    """
     weights = [lib.tt.ones(1, requires_grad=True), lib.tt.ones(1, requires_grad=True)]
     opt = lib.optim.SGD([{"params": weights[:1], "lr": 0.5}, {"params": weights[1:]}], lr=0.1)
     names = {"optim": lib.optim, "S": lib.optim.lr_scheduler, "opt": opt}
     schedules = eval(build, names)
     schedules = schedules if isinstance(schedules, list) else [schedules]
     found = []
-    for _ in range(epochs):
+    for epoch in range(epochs):
+        if epoch == late:
+            opt.add_param_group({"params": [lib.tt.ones(1, requires_grad=True)], "lr": 0.25})
         found.append([group["lr"] for group in opt.param_groups])
         opt.step()
         for schedule in schedules:

@@ -11,38 +11,9 @@ import pytest
 import tapegrad as tg
 import tapegrad.tensors as tt
 from tapegrad.errors import OptionError
-from tapegrad.tensors.base import wrap
 from tests.tensors.cases import DTYPES, RECORDS, cases
+from tests.tensors.no_numpy import guarded, take_away
 from tests.tensors.torch_calls import weight
-
-#: Functions and methods that compute; those that look at memory and copy it stay.
-FUNCTIONS = [name for name in dir(np) if isinstance(getattr(np, name), np.ufunc)]
-FUNCTIONS += ["sum", "mean", "var", "std", "prod", "max", "min", "amax", "amin", "cumsum", "clip"]
-FUNCTIONS += ["dot", "einsum", "tensordot", "inner", "outer", "where", "argmax", "argmin", "pad"]
-METHODS = ["sum", "mean", "var", "std", "prod", "max", "min", "cumsum", "clip", "dot", "argmax"]
-METHODS += ["argmin", "any", "all", "trace", "round", "cumprod"]
-
-
-def refused(name: str) -> Any:
-    def function(*_: Any, **__: Any) -> Any:
-        raise AssertionError(f"NumPy computed {name}")
-
-    return function
-
-
-class Guarded(np.ndarray[Any, Any]):
-    """An array whose elements NumPy cannot compute with: operators are ufuncs, too."""
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *_: Any, **__: Any) -> Any:
-        raise AssertionError(f"NumPy computed {ufunc.__name__}")
-
-
-for _name in METHODS:
-    setattr(Guarded, _name, refused(_name))
-
-
-def guarded(array: Any) -> Any:
-    return wrap(np.array(array).view(Guarded), tt.device("cpu"))
 
 
 def test_guarded_arrays_do_not_compute() -> None:
@@ -60,8 +31,7 @@ def test_numpy_computes_nothing(monkeypatch: pytest.MonkeyPatch, name: str, dtyp
         shapes = [out.shape for out in case(case.tensors("cpu"))]
         weights = [weight(shape).astype(dtype) for shape in shapes]
         prepared.append((case, case.arrays, weights))
-    for each in FUNCTIONS:
-        monkeypatch.setattr(np, each, refused(each))
+    take_away(monkeypatch)
     for case, arrays, weights in prepared:
         operands = [guarded(array) for array in arrays]
         for x in operands:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tapegrad.errors import ShapeError
 from tapegrad.tensors import Tensor
+from tapegrad.tensors.arguments import expect_tensors
 
 
 class Dataset:
@@ -47,6 +48,7 @@ class TensorDataset(Dataset):
     """
 
     def __init__(self, *tensors: Tensor) -> None:
+        expect_tensors("TensorDataset", **{f"tensor {n}": x for n, x in enumerate(tensors)})
         sizes = [each.shape[0] if each.ndim else None for each in tensors]
         if not tensors or None in sizes or len(set(sizes)) != 1:
             raise ShapeError(

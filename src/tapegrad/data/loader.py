@@ -14,7 +14,7 @@ from typing import Any
 
 from tapegrad.data.collate import default_collate
 from tapegrad.data.dataset import TensorDataset
-from tapegrad.errors import OptionError
+from tapegrad.errors import DTypeError, OptionError
 from tapegrad.tensors import Generator, randperm, set_grad_enabled, tensor
 from tapegrad.tensors.autograd import MODE
 
@@ -62,6 +62,7 @@ class DataLoader:
         prefetch_factor: int = 2,
         pin_memory: bool = False,
     ) -> None:
+        _check_dataset(dataset, sampler is None and batch_sampler is None)
         if batch_size is not None and batch_size < 1:
             raise OptionError(f"DataLoader: expected batch_size of at least 1, got {batch_size}")
         if num_workers < 0 or prefetch_factor < 1:
@@ -164,6 +165,15 @@ class DataLoader:
 def _has_rows(dataset: Any) -> bool:
     """Tell whether samples are rows of tensors: not those of a subclass with its own samples."""
     return getattr(type(dataset), "__getitem__", None) is TensorDataset.__getitem__
+
+
+def _check_dataset(dataset: Any, ordered: bool) -> None:
+    """Refuse what has no samples by number, or no length where that gives their order."""
+    if not hasattr(dataset, "__getitem__") or (ordered and not hasattr(dataset, "__len__")):
+        raise DTypeError(
+            "DataLoader: expected a dataset with __getitem__ and __len__, got "
+            f"{type(dataset).__name__}; put what it gives into a list"
+        )
 
 
 def _length(sized: object, what: str) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tapegrad import nn
 from tapegrad.errors import OptionError
+from tapegrad.models.weights import without_weights
 from tapegrad.nn import init
 from tapegrad.tensors import Tensor
 
@@ -222,24 +223,24 @@ def _begin_as_identity(module: nn.Module) -> None:
 
 def resnet18(**options: Any) -> ResNet:
     """ResNet with 18 layers; options are those of `ResNet`."""
-    return ResNet(BasicBlock, (2, 2, 2, 2), **options)
+    return ResNet(BasicBlock, (2, 2, 2, 2), **without_weights(options))
 
 
 def resnet34(**options: Any) -> ResNet:
     """ResNet with 34 layers; options are those of `ResNet`."""
-    return ResNet(BasicBlock, (3, 4, 6, 3), **options)
+    return ResNet(BasicBlock, (3, 4, 6, 3), **without_weights(options))
 
 
 def resnet50(**options: Any) -> ResNet:
     """ResNet with 50 layers; options are those of `ResNet`."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), **options)
+    return ResNet(Bottleneck, (3, 4, 6, 3), **without_weights(options))
 
 
 def resnet101(**options: Any) -> ResNet:
     """ResNet with 101 layers; options are those of `ResNet`."""
-    return ResNet(Bottleneck, (3, 4, 23, 3), **options)
+    return ResNet(Bottleneck, (3, 4, 23, 3), **without_weights(options))
 
 
 def resnet152(**options: Any) -> ResNet:
     """ResNet with 152 layers; options are those of `ResNet`."""
-    return ResNet(Bottleneck, (3, 8, 36, 3), **options)
+    return ResNet(Bottleneck, (3, 8, 36, 3), **without_weights(options))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tapegrad import nn
+from tapegrad.models.weights import without_weights
 from tapegrad.nn import init
 from tapegrad.tensors import Tensor
 
@@ -92,39 +93,39 @@ def _begin(module: nn.Module) -> None:
 
 def vgg11(**options: Any) -> VGG:
     """VGG with 11 layers; options are those of `VGG`."""
-    return VGG(make_layers(11), **options)
+    return VGG(make_layers(11), **without_weights(options))
 
 
 def vgg11_bn(**options: Any) -> VGG:
     """VGG with 11 layers and batch norm; options are those of `VGG`."""
-    return VGG(make_layers(11, batch_norm=True), **options)
+    return VGG(make_layers(11, batch_norm=True), **without_weights(options))
 
 
 def vgg13(**options: Any) -> VGG:
     """VGG with 13 layers; options are those of `VGG`."""
-    return VGG(make_layers(13), **options)
+    return VGG(make_layers(13), **without_weights(options))
 
 
 def vgg13_bn(**options: Any) -> VGG:
     """VGG with 13 layers and batch norm; options are those of `VGG`."""
-    return VGG(make_layers(13, batch_norm=True), **options)
+    return VGG(make_layers(13, batch_norm=True), **without_weights(options))
 
 
 def vgg16(**options: Any) -> VGG:
     """VGG with 16 layers; options are those of `VGG`."""
-    return VGG(make_layers(16), **options)
+    return VGG(make_layers(16), **without_weights(options))
 
 
 def vgg16_bn(**options: Any) -> VGG:
     """VGG with 16 layers and batch norm; options are those of `VGG`."""
-    return VGG(make_layers(16, batch_norm=True), **options)
+    return VGG(make_layers(16, batch_norm=True), **without_weights(options))
 
 
 def vgg19(**options: Any) -> VGG:
     """VGG with 19 layers; options are those of `VGG`."""
-    return VGG(make_layers(19), **options)
+    return VGG(make_layers(19), **without_weights(options))
 
 
 def vgg19_bn(**options: Any) -> VGG:
     """VGG with 19 layers and batch norm; options are those of `VGG`."""
-    return VGG(make_layers(19, batch_norm=True), **options)
+    return VGG(make_layers(19, batch_norm=True), **without_weights(options))

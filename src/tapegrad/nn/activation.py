@@ -88,7 +88,7 @@ class Sigmoid(Module):
         >>> import tapegrad as tg
         >>> from tapegrad import nn
         >>> nn.Sigmoid()(tg.tensor([0.0]))
-        tensor([0.5])
+        tensor([0.5000])
 
     """
 
@@ -169,7 +169,7 @@ class Softmax(_AlongDim):
         >>> import tapegrad as tg
         >>> from tapegrad import nn
         >>> nn.Softmax(dim=-1)(tg.zeros(4))
-        tensor([0.25, 0.25, 0.25, 0.25])
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
 
     """
 

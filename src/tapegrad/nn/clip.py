@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tapegrad.errors import GradError
+from tapegrad.errors import DTypeError, GradError, OptionError
+from tapegrad.nn.module import Module
 from tapegrad.tensors import Tensor, no_grad, stack, zeros
 
 
@@ -37,8 +38,13 @@ def clip_grad_norm_(
         [0.6, 0.8]
 
     """
+    if not isinstance(norm_type, (int, float)) or not norm_type > 0:
+        raise OptionError(
+            f"clip_grad_norm_: expected norm_type above 0, or math.inf, got {norm_type!r}"
+        )
+    _check_bound("clip_grad_norm_", "max_norm", max_norm)
     with no_grad():
-        gradients = _gradients(parameters)
+        gradients = _gradients("clip_grad_norm_", parameters)
         total = _norm(gradients, float(norm_type))
         norm = float(total.item())
         if error_if_nonfinite and not math.isfinite(norm):
@@ -59,17 +65,31 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
         >>> (x * x / 2).sum().backward()
         >>> nn.utils.clip_grad_value_([x], 3.5)
         >>> x.grad
-        tensor([3. , 3.5])
+        tensor([3.0000, 3.5000])
 
     """
+    _check_bound("clip_grad_value_", "clip_value", clip_value)
     with no_grad():
-        for gradient in _gradients(parameters):
+        for gradient in _gradients("clip_grad_value_", parameters):
             gradient.clamp_(-clip_value, clip_value)
 
 
-def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    each = [parameters] if isinstance(parameters, Tensor) else parameters
-    return [parameter.grad for parameter in each if parameter.grad is not None]
+def _check_bound(op: str, name: str, value: object) -> None:
+    if not isinstance(value, (int, float)):
+        raise DTypeError(f"{op}: expected {name} to be a number, got {type(value).__name__}")
+
+
+def _gradients(op: str, parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    given = [parameters] if isinstance(parameters, Tensor) else parameters
+    if isinstance(given, Module) or not isinstance(given, Iterable):
+        raise DTypeError(
+            f"{op}: expected parameters, got {type(given).__name__}; pass model.parameters()"
+        )
+    listed = list(given)
+    for each in listed:
+        if not isinstance(each, Tensor):
+            raise DTypeError(f"{op}: expected Tensors as parameters, got {type(each).__name__}")
+    return [each.grad for each in listed if each.grad is not None]
 
 
 def _norm(gradients: list[Tensor], p: float) -> Tensor:

@@ -38,6 +38,18 @@ class _Row(Module):
             del self._modules[name]
         self._renumber()
 
+    def pop(self, key: int | slice) -> Any:
+        """Take a module out, and return it."""
+        module = self[key]
+        del self[key]
+        return module
+
+    def __add__(self, other: Iterable[Module]) -> Self:
+        return self[:].extend(other)
+
+    def __iadd__(self, other: Iterable[Module]) -> Self:
+        return self.extend(other)
+
     def append(self, module: Module) -> Self:
         """Add a module at the end."""
         name = next(str(place) for place in count(len(self)) if str(place) not in self._modules)
@@ -46,6 +58,11 @@ class _Row(Module):
 
     def extend(self, modules: Iterable[Module]) -> Self:
         """Add modules at the end."""
+        if not isinstance(modules, Iterable):
+            raise DTypeError(
+                f"{type(self).__name__}: expected modules in a row, got {type(modules).__name__}; "
+                "use append for one"
+            )
         for module in list(modules):
             self.append(module)
         return self
@@ -129,12 +146,6 @@ class ModuleList(_Row):
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
         self.extend(() if modules is None else modules)
-
-    def extend(self, modules: Iterable[Module]) -> Self:
-        """Add modules at the end."""
-        if not isinstance(modules, Iterable):
-            raise DTypeError(f"ModuleList: expected modules, got {type(modules).__name__}")
-        return super().extend(modules)
 
     def _part(self, modules: dict[str, Module]) -> Self:
         return type(self)(modules.values())

@@ -7,6 +7,7 @@ from typing import Any
 
 from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors import Generator, Tensor, elementwise, eye, no_grad, rand_like, randn_like
+from tapegrad.tensors.arguments import expect_tensors
 
 _GAINS = {
     "linear": 1.0,
@@ -45,6 +46,7 @@ def uniform_(
     tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Fill with numbers drawn uniformly from [a, b)."""
+    expect_tensors("uniform_", tensor=tensor)
     return _scaled_into(tensor, rand_like(tensor, generator=generator), b - a, a)
 
 
@@ -52,6 +54,7 @@ def normal_(
     tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
 ) -> Tensor:
     """Fill with numbers drawn from a normal distribution."""
+    expect_tensors("normal_", tensor=tensor)
     return _scaled_into(tensor, randn_like(tensor, generator=generator), std, mean)
 
 
@@ -62,9 +65,10 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
         >>> import tapegrad as tg
         >>> from tapegrad.nn import init
         >>> init.constant_(tg.empty(2), 0.5)
-        tensor([0.5, 0.5])
+        tensor([0.5000, 0.5000])
 
     """
+    expect_tensors("constant_", tensor=tensor)
     with no_grad():
         return tensor.fill_(val)
 
@@ -81,6 +85,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 def eye_(tensor: Tensor) -> Tensor:
     """Make a matrix the identity."""
+    expect_tensors("eye_", tensor=tensor)
     if tensor.ndim != 2:
         raise ShapeError(f"eye_: expected a matrix, got shape {tuple(tensor.shape)}")
     with no_grad():
@@ -174,6 +179,7 @@ def _kaiming_std(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> floa
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
     """Return how many numbers one output is made of, and how many outputs one input reaches."""
+    expect_tensors("init", tensor=tensor)
     if tensor.ndim < 2 or tensor.numel() == 0:
         raise ShapeError(
             "init: expected a weight of two or more dimensions that is not empty, "

@@ -465,7 +465,7 @@ class Module:
                 yield name, buffer
 
     def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True
+        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> state.IncompatibleKeys:
         """Copy tensors into the parameters and buffers of the same names.
 
@@ -473,13 +473,14 @@ class Module:
             state_dict: Tensors by dotted names, as `state_dict` gives them; also arrays, and
                 tensors of other libraries, as a PyTorch model's `state_dict`.
             strict: Whether names must be the same on both sides. Shapes always must.
+            assign: Whether parameters and buffers lie on the given tensors' memory from now on.
 
         If anything does not fit, nothing is loaded, and StateError lists what is missing, what is
         unexpected and which shapes differ.
 
         """
         own = self.state_dict(keep_vars=True)
-        return state.load(type(self).__name__, own, state_dict, strict)
+        return state.load(type(self).__name__, own, state_dict, strict, assign)
 
     # Text
 

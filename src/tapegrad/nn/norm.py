@@ -85,10 +85,7 @@ class _BatchNorm(Module):
     def reset_parameters(self) -> None:
         """Begin again: weight 1, bias 0, no batch seen."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        _begin(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise by the batch's statistics in training mode, else by the running ones."""
@@ -196,10 +193,7 @@ class LayerNorm(Module):
 
     def reset_parameters(self) -> None:
         """Begin again: weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        _begin(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise each sample."""
@@ -211,6 +205,14 @@ class LayerNorm(Module):
             f"{self.normalized_shape}, eps={self.eps}, "
             f"elementwise_affine={self.elementwise_affine}, bias={self.bias is not None}"
         )
+
+
+def _begin(weight: Tensor | None, bias: Tensor | None) -> None:
+    """Set weight and bias to what changes nothing."""
+    if weight is not None:
+        init.ones_(weight)
+    if bias is not None:
+        init.zeros_(bias)
 
 
 def _sizes(shape: int | Iterable[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tapegrad.errors import DTypeError, StateError, TapegradError
-from tapegrad.tensors import Tensor, as_tensor, no_grad
+from tapegrad.tensors import DType, Tensor, as_tensor, no_grad
 
 #: How many names of a kind a message lists.
 _LISTED = 10
@@ -31,16 +31,19 @@ class IncompatibleKeys(NamedTuple):
 
 
 def load(
-    name: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool
+    name: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool, assign: bool
 ) -> IncompatibleKeys:
-    """Copy given tensors into a module's own; all of them or, if some do not fit, none."""
+    """Copy given tensors into a module's own; all of them or, if some do not fit, none.
+
+    With `assign` they lie on the memory of those given.
+    """
     if not isinstance(given, Mapping):
         raise DTypeError(f"load_state_dict: expected a dict of tensors, got {type(given).__name__}")
     keys = IncompatibleKeys(
         [key for key in own if key not in given], [key for key in given if key not in own]
     )
     common = [key for key in own if key in given]
-    taken = {key: _taken(given[key], own[key]) for key in common}
+    taken = {key: read(given[key], own[key].dtype) for key in common}
     complaints = [text for key in common if (text := _mismatch(key, own[key], taken[key]))]
     if strict:
         complaints = _missing_and_unexpected(keys, own, given) + complaints
@@ -48,16 +51,22 @@ def load(
         raise StateError("\n".join([f"load_state_dict of {name}: nothing was loaded", *complaints]))
     with no_grad():
         for key in common:
-            own[key].copy_(taken[key])
+            if assign:
+                own[key].data = taken[key].detach()
+            else:
+                own[key].copy_(taken[key])
     return keys
 
 
-def _taken(given: Any, own: Tensor) -> Any:
-    """Return a tensor of tapegrad's; arrays and tensors of other libraries are read as they are."""
+def read(given: Any, dtype: DType) -> Any:
+    """Return a tensor of tapegrad's for an array, or a tensor of another library; else what it is.
+
+    One that cannot be read gives the error.
+    """
     if isinstance(given, Tensor) or not hasattr(given, "__array__"):
         return given
     try:
-        return as_tensor(np.asarray(given), dtype=own.dtype)
+        return as_tensor(np.asarray(given), dtype=dtype)
     except (TapegradError, TypeError, ValueError, RuntimeError) as error:
         return error
 

@@ -23,6 +23,8 @@ class Adam(Optimizer):
         weight_decay: What part of a parameter is added to its gradient.
         amsgrad: Whether to divide by the largest mean of squares so far.
         maximize: Whether to climb.
+        foreach: Taken for PyTorch's sake, as `fused`: every step is one kernel per parameter.
+        fused: The same.
 
     Example:
         >>> import tapegrad as tg
@@ -49,6 +51,8 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         options = {
             "lr": lr,
@@ -112,6 +116,8 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
 

@@ -9,8 +9,9 @@ from math import isfinite
 from typing import Any
 
 from tapegrad.errors import DTypeError, OptionError, StateError
-from tapegrad.nn.module import forget_gradient
-from tapegrad.tensors import Tensor, enable_grad, no_grad
+from tapegrad.nn.module import Module, forget_gradient
+from tapegrad.nn.state import read
+from tapegrad.tensors import Tensor, enable_grad, float64, no_grad
 
 #: Parameters as users give them: tensors, tensors with names, or dicts of groups.
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
@@ -32,7 +33,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        if isinstance(params, (Tensor, Mapping)):
+        if isinstance(params, (Tensor, Mapping, Module)) or not isinstance(params, Iterable):
             raise DTypeError(
                 f"{type(self).__name__}: expected parameters in a list, "
                 f"got one {type(params).__name__}; pass model.parameters() or [parameter]"
@@ -111,24 +112,23 @@ class Optimizer:
     def check(self, group: Group) -> None:
         """Raise OptionError if an option of a group makes no sense."""
         for name in ("lr", "eps", "weight_decay", "momentum", "alpha"):
-            if name in group and not (isfinite(group[name]) and group[name] >= 0):
+            if name in group and not (_is_number(group[name]) and group[name] >= 0):
                 raise OptionError(
-                    f"{type(self).__name__}: expected {name} of at least 0, got {group[name]}"
+                    f"{type(self).__name__}: expected {name} of at least 0, got {group[name]!r}"
                 )
-        for beta in group.get("betas", ()):
-            if not 0 <= beta < 1:
-                raise OptionError(
-                    f"{type(self).__name__}: expected betas in [0, 1), got {group['betas']}"
-                )
+        betas = group.get("betas", (0, 0))
+        pair = isinstance(betas, (tuple, list)) and len(betas) == 2
+        if not pair or not all(_is_number(beta) and 0 <= beta < 1 for beta in betas):
+            raise OptionError(f"{type(self).__name__}: expected two betas in [0, 1), got {betas!r}")
 
     def state_dict(self) -> dict[str, Any]:
-        """Return state and options; parameters are numbered in the order of the groups."""
+        """Return a copy of state and options; parameters have numbers, in the groups' order."""
         numbers = {id(each): number for number, each in enumerate(self._parameters())}
         groups = [
             group | {"params": [numbers[id(each)] for each in group["params"]]}
             for group in self.param_groups
         ]
-        state = {numbers[id(each)]: dict(kept) for each, kept in self.state.items()}
+        state = {numbers[id(each)]: _kept(values) for each, values in self.state.items()}
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -161,6 +161,8 @@ class Optimizer:
     ) -> dict[str, Any]:
         """Return a parameter's saved state with tensors of its dtype, if it can be its state."""
         owner = owners.get(number)
+        if owner is not None:
+            saved = {name: self._read(number, name, value) for name, value in saved.items()}
         tensors = [value for value in saved.values() if isinstance(value, Tensor) and value.ndim]
         if owner is None or any(value.shape != owner.shape for value in tensors):
             raise StateError(
@@ -171,6 +173,16 @@ class Optimizer:
             )
         return {name: _copied(value, owner) for name, value in saved.items()}
 
+    def _read(self, number: Any, name: str, value: Any) -> Any:
+        """Return a value of saved state; arrays and tensors of other libraries are read."""
+        found = read(value, float64)
+        if isinstance(found, Exception):
+            raise StateError(
+                f"{type(self).__name__}.load_state_dict: expected tensors, arrays or numbers as "
+                f"state, got {name!r} of parameter {number} that cannot be read: {found}"
+            )
+        return found
+
     def _parameters(self) -> list[Tensor]:
         return [each for group in self.param_groups for each in group["params"]]
 
@@ -180,6 +192,18 @@ class Optimizer:
             lines.append(f"Parameter Group {number}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and isfinite(value)
+
+
+def _kept(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return state as it is now: no later step changes it."""
+    return {
+        name: value.detach().clone() if isinstance(value, Tensor) else deepcopy(value)
+        for name, value in state.items()
+    }
 
 
 def _copied(value: Any, owner: Tensor) -> Any:

@@ -23,6 +23,7 @@ class RMSprop(Optimizer):
         momentum: What part of the last step goes on.
         centered: Whether to divide by the root of the variance instead.
         maximize: Whether to climb.
+        foreach: Taken for PyTorch's sake: every step is one kernel per parameter.
 
     Example:
         >>> import tapegrad as tg
@@ -47,6 +48,7 @@ class RMSprop(Optimizer):
         centered: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
     ) -> None:
         options = {
             "lr": lr,

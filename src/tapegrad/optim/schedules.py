@@ -28,10 +28,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise DTypeError(
-                f"{type(self).__name__}: expected an Optimizer, got {type(optimizer).__name__}"
-            )
+        self.expect_optimizer(optimizer)
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             if last_epoch == -1:
@@ -44,6 +41,18 @@ class LRScheduler:
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self.begin()
+
+    @classmethod
+    def expect_optimizer(cls, given: Any) -> None:
+        """Raise if something else is given in the place of the optimiser."""
+        if not isinstance(given, Optimizer):
+            raise DTypeError(
+                f"{cls.__name__}: expected an Optimizer, got {type(given).__name__}; make one, as "
+                "by optim.SGD(model.parameters())"
+            )
+
+    #: Whether a rate is made of the one at first; groups that came later have none.
+    from_first = False
 
     def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch.
@@ -82,14 +91,16 @@ class LRScheduler:
         self.last_epoch -= 1
 
     def _set(self, rate: Callable[[float, float, int], float]) -> None:
-        groups = self.optimizer.param_groups
-        if len(groups) != len(self.base_lrs):
+        """Set the rates; a group that came later follows where its present rate is enough."""
+        groups, known = self.optimizer.param_groups, len(self.base_lrs)
+        if len(groups) < known or (len(groups) > known and (self.from_first or rate != self.rate)):
             raise StateError(
-                f"{type(self).__name__}: expected the {len(self.base_lrs)} groups that the "
-                f"optimiser had at first, got {len(groups)}; make the schedule after the groups"
+                f"{type(self).__name__}: expected the {known} groups that the optimiser had at "
+                f"first, got {len(groups)}; make the schedule after the groups"
             )
         for place, group in enumerate(groups):
-            group["lr"] = rate(group["lr"], self.base_lrs[place], place)
+            base = self.base_lrs[place] if place < known else group["lr"]
+            group["lr"] = rate(group["lr"], base, place)
         self._last_lr = [group["lr"] for group in groups]
 
     def get_last_lr(self) -> list[float]:
@@ -131,6 +142,7 @@ class LambdaLR(LRScheduler):
     """
 
     not_saved = ("lr_lambdas",)
+    from_first = True
 
     def __init__(
         self,
@@ -138,6 +150,7 @@ class LambdaLR(LRScheduler):
         lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
         last_epoch: int = -1,
     ) -> None:
+        self.expect_optimizer(optimizer)
         groups = optimizer.param_groups
         self.lr_lambdas = [lr_lambda] * len(groups) if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != len(groups):
@@ -248,8 +261,8 @@ class LinearLR(LRScheduler):
                 "LinearLR: expected start_factor in (0, 1] and end_factor in [0, 1], "
                 f"got {start_factor} and {end_factor}"
             )
-        if total_iters < 1:
-            raise OptionError(f"LinearLR: expected total_iters of at least 1, got {total_iters}")
+        if total_iters < 0:
+            raise OptionError(f"LinearLR: expected total_iters of at least 0, got {total_iters}")
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters
@@ -268,7 +281,7 @@ class LinearLR(LRScheduler):
         return base * self._factor(self.last_epoch)
 
     def _factor(self, epoch: int) -> float:
-        part = min(epoch, self.total_iters) / self.total_iters
+        part = min(epoch, self.total_iters) / max(self.total_iters, 1)
         return self.start_factor + (self.end_factor - self.start_factor) * part
 
 
@@ -285,6 +298,8 @@ class CosineAnnealingLR(LRScheduler):
         [1.0]
 
     """
+
+    from_first = True
 
     def __init__(
         self,

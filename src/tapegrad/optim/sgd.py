@@ -22,6 +22,8 @@ class SGD(Optimizer):
         weight_decay: What part of a parameter is added to its gradient.
         nesterov: Whether the gradient is that of where the momentum leads.
         maximize: Whether to climb.
+        foreach: Taken for PyTorch's sake, as `fused`: every step is one kernel per parameter.
+        fused: The same.
 
     Example:
         >>> import tapegrad as tg
@@ -45,6 +47,8 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         options = {
             "lr": lr,
