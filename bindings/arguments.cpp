@@ -23,8 +23,10 @@ nb::object as_tuple(const std::vector<Py_ssize_t>& numbers) {
     return out;
 }
 
-/// A whole number, or false with nothing raised; huge ones become the largest.
+/// A whole number, or false with nothing raised; huge ones become the largest. True and False are
+/// none: they are an option that went to the wrong place.
 bool to_number(PyObject* object, Py_ssize_t& number) {
+    if (PyBool_Check(object)) return false;
     number = PyNumber_AsSsize_t(object, nullptr);
     if (number != -1 || !PyErr_Occurred()) return true;
     PyErr_Clear();
@@ -104,9 +106,11 @@ std::vector<Py_ssize_t> numbers(const char* op, const nb::tuple& given) {
 nb::object shape(const char* op, const nb::tuple& given) {
     const std::vector<Py_ssize_t> sizes = numbers(op, given);
     for (Py_ssize_t size : sizes)
-        if (size < 0)
-            raise("ShapeError", std::string(op) + ": expected sizes of at least 0, got " +
-                                    text_of(as_tuple(sizes)));
+        if (size < 0 || size == PY_SSIZE_T_MAX)
+            raise("ShapeError",
+                  std::string(op) + ": expected sizes of at least 0" +
+                      (size < 0 ? "" : " that memory can have") + ", got " +
+                      text_of(given.size() == 1 ? nb::object(given[0]) : nb::object(given)));
     return as_tuple(sizes);
 }
 
@@ -144,8 +148,8 @@ nb::object exchanged(const char* op, nb::handle first, nb::handle second, Py_ssi
 }
 
 /// The whole shape for as many elements as `have`, where one size may be -1.
-nb::object reshaped(const nb::tuple& have, const nb::tuple& given) {
-    std::vector<Py_ssize_t> wanted = numbers("reshape", given);
+nb::object reshaped(const nb::tuple& have, const nb::tuple& given, const char* op) {
+    std::vector<Py_ssize_t> wanted = numbers(op, given);
     const auto times = [](Py_ssize_t a, Py_ssize_t b) {
         Py_ssize_t product;
         return __builtin_mul_overflow(a, b, &product) ? -1 : product;
@@ -159,12 +163,13 @@ nb::object reshaped(const nb::tuple& have, const nb::tuple& given) {
         if (size >= 0) known = times(known, size);
     }
     if (!sound || unknown > 1)
-        raise("ShapeError",
-              "reshape: expected sizes and at most one -1, got " + text_of(as_tuple(wanted)));
+        raise("ShapeError", std::string(op) + ": expected sizes and at most one -1, got " +
+                                text_of(as_tuple(wanted)));
     const bool fits = unknown ? known > 0 && count % known == 0 : known == count;
     if (!fits)
-        raise("ShapeError", "reshape: shape " + text_of(have) + " has " + std::to_string(count) +
-                                " elements and does not fit " + text_of(as_tuple(wanted)));
+        raise("ShapeError", std::string(op) + ": shape " + text_of(have) + " has " +
+                                std::to_string(count) + " elements and does not fit " +
+                                text_of(as_tuple(wanted)));
     for (Py_ssize_t& size : wanted)
         if (size == -1) size = count / known;
     return as_tuple(wanted);
@@ -229,14 +234,16 @@ nb::object expanded(const nb::tuple& have, const nb::tuple& given) {
     return as_tuple(full);
 }
 
-/// One number for height and width, or two.
+/// One number for height and width, alone or in a list, or two.
 nb::object pair(const char* op, const char* name, nb::handle given, Py_ssize_t least) {
     Py_ssize_t numbers[2];
     bool whole = PyLong_Check(given.ptr()) && to_number(given.ptr(), numbers[0]);
     numbers[1] = numbers[0];
-    if (!whole && (PyTuple_Check(given.ptr()) || PyList_Check(given.ptr())) && nb::len(given) == 2)
-        whole = to_number(nb::object(given[0]).ptr(), numbers[0]) &&
-                to_number(nb::object(given[1]).ptr(), numbers[1]);
+    if (!whole && (PyTuple_Check(given.ptr()) || PyList_Check(given.ptr()))) {
+        const std::size_t count = nb::len(given);
+        whole = (count == 1 || count == 2) && to_number(nb::object(given[0]).ptr(), numbers[0]) &&
+                to_number(nb::object(given[count - 1]).ptr(), numbers[1]);
+    }
     if (!whole || numbers[0] < least || numbers[1] < least)
         raise("ShapeError", std::string(op) + ": expected " + name +
                                 " as a whole number of at least " + std::to_string(least) +
@@ -361,9 +368,9 @@ void bind_arguments(nb::module_& m) {
           nb::sig("def exchanged(op: str, first: typing.Any, second: typing.Any, ndim: int) -> "
                   "tuple[int, ...]"),
           "The order of dimensions with two of them exchanged.");
-    a.def("reshaped", &reshaped, nb::arg("have"), nb::arg("given"),
-          nb::sig("def reshaped(have: tuple[int, ...], given: tuple[typing.Any, ...]) -> "
-                  "tuple[int, ...]"),
+    a.def("reshaped", &reshaped, nb::arg("have"), nb::arg("given"), nb::arg("op") = "reshape",
+          nb::sig("def reshaped(have: tuple[int, ...], given: tuple[typing.Any, ...], op: str = "
+                  "'reshape') -> tuple[int, ...]"),
           "The whole shape for the elements of another, where one size may be -1.");
     a.def("flattened", &flattened, nb::arg("have"), nb::arg("start").none(), nb::arg("end").none(),
           nb::sig("def flattened(have: tuple[int, ...], start: typing.Any, end: typing.Any) -> "

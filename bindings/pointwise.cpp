@@ -341,6 +341,9 @@ nb::object map2(int op, nb::handle a, nb::handle b, nb::handle out) {
 nb::object select(nb::handle c, nb::handle a, nb::handle b, nb::handle out) {
     Item items[] = {item_of("where", c.ptr()), item_of("where", a.ptr()),
                     item_of("where", b.ptr())};
+    if (items[0].type != DType::b8)
+        raise("DTypeError", std::string("where: expected a condition of bool, got ") +
+                                name_of(items[0].type) + "; compare first, as x > 0");
     return apply(Op::where, items, out.ptr());
 }
 

@@ -108,8 +108,13 @@ bool is_plain(const Sizes& x, const Sizes& y) {
 nb::object matmul(nb::handle a, nb::handle b) {
     const TensorState *left = tensor_in("matmul", a), *right = tensor_in("matmul", b);
     const Sizes x(left), y(right);
-    if (!is_plain(x, y) || x[-1] != y[-2])
-        raise("ShapeError", "matmul: shapes " + x.text() + " and " + y.text() + " do not fit");
+    const bool plain = is_plain(x, y);
+    if (!plain || x[-1] != y[-2])
+        raise("ShapeError",
+              "matmul: shapes " + x.text() + " and " + y.text() + " do not fit: expected " +
+                  (plain ? std::to_string(x[-1]) + " rows on the right, as many as columns on " +
+                               "the left, got " + std::to_string(y[-2])
+                         : "matrices, stacks of one size, or a stack and a matrix"));
     check_types("matmul", {left, right}, true);
     std::vector<npy_intp> sizes = x.begin(x.ndim() - 1);
     sizes.push_back(y[-1]);

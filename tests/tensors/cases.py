@@ -106,20 +106,20 @@ class Case:
         return self.op.function or self.op.name, placed, options
 
     def named(self) -> dict[str, Any] | None:
-        """Return operands and options by name; None where a function takes any number of them."""
+        """Return operands and options by name; None where some operands have none."""
         operands = [(array, False) for array in self.arrays]
         options = dict(self.sample.options)
         named: dict[str, Any] = {}
         for name, parameter in inspect.signature(self.function).parameters.items():
             if parameter.kind is parameter.VAR_POSITIONAL:
-                return None
+                continue
             if name == "tensors":
                 named[name], operands = list(operands), []
             elif name in options:
                 named[name] = options.pop(name)
             elif operands:
                 named[name] = operands.pop(0)
-        return named
+        return None if operands else named
 
     def tensors(self, device: str, layout: str = "contiguous") -> list[Any]:
         """Return the operands as tensors; those that can have gradients want one."""

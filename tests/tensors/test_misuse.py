@@ -118,6 +118,7 @@ def test_tensors_of_two_devices_do_not_meet(name: str) -> None:
         assert isinstance(found, TapegradError) or len(tensors) == 1, name
 
 
+@pytest.mark.filterwarnings("ignore:.*which broadcasts")
 @pytest.mark.parametrize("name", PUBLIC)
 def test_other_types_and_shapes_give_what_the_reference_gives(name: str) -> None:
     for case, place in _operands(name):

@@ -225,7 +225,7 @@ def test_negative_borders_cut_off() -> None:
         (lambda x: tt.max_pool2d(x, 2), "expected images"),
         (lambda x: tt.layer_norm(x, (2,)), "expected last dimensions"),
         (lambda x: tt.amax(x[:0]), "at least one element"),
-        (lambda x: tt.mse_loss(x, x[0]), "expected a target"),
+        (lambda x: tt.mse_loss(x, x[:, :2]), "expected a target"),
         (lambda x: tt.full((-1,), 0.0), "at least 0"),
         (lambda x: tt.zeros(2, -3), "at least 0"),
         (lambda x: tt.empty(-3), "at least 0"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -81,8 +82,10 @@ def unknown_names(lib: Any, calls: dict[str, dict[str, Any]]) -> dict[str, str]:
     found = {}
     for name, given in calls.items():
         arguments = {key: _argument(lib, each, []) for key, each in given.items()}
+        is_method = not hasattr(lib.F, name) and not hasattr(lib.tt, name)
+        own = [arguments.pop("input")] if is_method else []
         try:
-            function(lib, name)(**arguments)
+            function(lib, name)(*own, **arguments)
         except TypeError as error:
             found[name] = str(error)
     return found
@@ -228,3 +231,23 @@ def made(lib: Any, texts: list[str]) -> list[Any]:
     names = {"tt": lib.tt, "nan": float("nan"), "inf": float("inf")}
     found = [eval(text, names) for text in texts]
     return [(str(x.dtype).split(".")[-1], tuple(x.shape), x.tolist()) for x in found]
+
+
+def parameters(lib: Any, names: list[str]) -> dict[str, list[str]]:
+    """Return the names of all arguments that PyTorch's functions take."""
+    return {name: sorted(_parameters(lib, name)) for name in names}
+
+
+def _parameters(lib: Any, name: str) -> set[str]:
+    """Return the names of a function's arguments; of all its forms, where it is not Python's."""
+    try:
+        return set(inspect.signature(function(lib, name)).parameters)
+    except ValueError:
+        forms = lib.tt._C._jit_get_schemas_for_operator(f"aten::{name}")
+    return {
+        "input" if each.name == "self" else each.name
+        for form in forms
+        if "Tensor" in str(form.arguments[0].type) and "Dimname" not in str(form)
+        for each in form.arguments
+        if not each.is_out
+    }

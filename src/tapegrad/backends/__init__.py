@@ -63,6 +63,8 @@ class Backend:
 
 
 _MODULES = {"cpu": "cpu", "reference": "reference"}
+#: The names of all devices.
+DEVICES = tuple(_MODULES)
 _LOADED: dict[str, Backend] = {}
 
 

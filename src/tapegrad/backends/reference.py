@@ -127,8 +127,13 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
     _common_shape(name, operands)
     with np.errstate(all="ignore"):
         if name == "where":
+            if np.asarray(operands[0]).dtype != bool:
+                raise DTypeError(
+                    "where: expected a condition of bool, got "
+                    f"{np.asarray(operands[0]).dtype}; compare first, as x > 0"
+                )
             a, b = (np.asarray(x).astype(kind) for x in operands[1:])
-            found = np.where(np.asarray(operands[0]) != 0, a, b)
+            found = np.where(np.asarray(operands[0]), a, b)
         else:
             given = [np.asarray(x).astype(compute) for x in operands]
             found = np.asarray(ELEMENTWISE[name](*given))

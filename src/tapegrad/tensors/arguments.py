@@ -33,6 +33,10 @@ _FAILURES: dict[type[Exception], type[TapegradError]] = {
 _ALL: tuple[type[Exception], ...] = (TapegradError, *_FAILURES)
 
 
+#: Names that errors begin with: functions that others may be made of.
+_OPERATIONS = {"elementwise"}
+
+
 def asks(function: _Function) -> _Function:
     """Mark a function that looks at its arguments itself, as those do that are called most."""
     function.asks = True  # type: ignore[attr-defined]
@@ -45,6 +49,7 @@ def checked(function: _Function) -> _Function:
     The first argument is looked at before the call, since a NumPy array would do in its place now
     and then; the others after something went wrong.
     """
+    _OPERATIONS.add(function.__name__)
     if getattr(function, "asks", False):
         return function
     first = next(iter(_signature(function).parameters.values()), None)
@@ -102,6 +107,15 @@ def _explain(function: Any, args: Any, kwargs: Any, error: Exception) -> None:
         if not isinstance(error, TapegradError):
             kind = next(ours for theirs, ours in _FAILURES.items() if isinstance(error, theirs))
             raise kind(f"{function.__name__}: {error}") from error
+    if isinstance(error, (TapegradError, IndexError)):
+        _name_function(function.__name__, error)
+
+
+def _name_function(name: str, error: Exception) -> None:
+    """Raise the error in the name of what was called, if it has that of an operation inside."""
+    inside, _, text = str(error).partition(": ")
+    if text and inside != name and inside in _OPERATIONS:
+        raise type(error)(f"{name}: {text}") from error
 
 
 def _not_tensors(parameter: inspect.Parameter, value: Any) -> Iterator[Any]:

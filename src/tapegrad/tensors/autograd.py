@@ -13,9 +13,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ContextDecorator
+from functools import wraps
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -58,6 +60,46 @@ class _Switch(ContextDecorator):
         trace: TracebackType | None,
     ) -> None:
         MODE.enabled = self._before.pop()
+
+    def __call__(self, function: Any) -> Any:
+        """Return a function within this mode; a generator is, whenever it goes on."""
+        if inspect.isgeneratorfunction(function):
+            return _resumed_within(self._recreate_cm, function)
+        return super().__call__(function)
+
+    def _recreate_cm(self) -> Self:
+        """Return a switch for one call, or one step of a generator."""
+        return self
+
+
+def _resumed_within(
+    switch: Callable[[], _Switch], function: Callable[..., Generator[Any, Any, Any]]
+) -> Callable[..., Generator[Any, Any, Any]]:
+    """Return a generator function that runs within a mode, and leaves it while it waits."""
+
+    @wraps(function)
+    def resumed(*args: Any, **options: Any) -> Generator[Any, Any, Any]:
+        inner = function(*args, **options)
+        resume: Callable[[], Any] = lambda: next(inner)  # noqa: E731
+        while True:
+            try:
+                with switch():
+                    found = resume()
+            except StopIteration as end:
+                return end.value
+            try:
+                sent = yield found
+            except GeneratorExit:
+                with switch():
+                    inner.close()
+                raise
+            except BaseException as error:  # what the caller throws into it
+                thrown = error
+                resume = lambda: inner.throw(thrown)  # noqa: B023, E731
+            else:
+                resume = lambda: inner.send(sent)  # noqa: B023, E731
+
+    return resumed
 
 
 class _PlainSwitch(_Switch):
@@ -133,7 +175,7 @@ class set_grad_enabled(_Switch):  # noqa: N801
         return super().__call__(function)
 
     def _recreate_cm(self) -> Self:
-        """Return a switch for one call of the function, whose mode it goes back to."""
+        """Return a switch for one call, whose mode it goes back to."""
         return type(self)(self._enabled)
 
 
@@ -255,13 +297,35 @@ def grad(
     grad_outputs: Tensor | Sequence[Tensor | None] | None = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
-    allow_unused: bool = False,
+    allow_unused: bool | None = None,
+    *,
+    materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """Return the gradients of the sum of `outputs` by `inputs`, leaving every `grad` as it is."""
+    """Return the gradients of the sum of `outputs` by `inputs`, leaving every `grad` as it is.
+
+    Args:
+        outputs: What to differentiate.
+        inputs: By what.
+        grad_outputs: Weights of the outputs' elements; may be left out for one element.
+        retain_graph: Keep what was saved, to walk back again; as create_graph if left out.
+        create_graph: Record the walk itself, for gradients of gradients.
+        allow_unused: Return None for inputs that take no part; else they are an error.
+        materialize_grads: Return zeros for inputs that take no part.
+
+    """
+    if materialize_grads and allow_unused is False:
+        raise GradError(
+            "grad: materialize_grads=True allows unused inputs; leave out allow_unused=False"
+        )
     roots = list(_roots(_listed(outputs), _listed(grad_outputs), "grad"))
     targets = _targets(inputs, "grad")
     retain = _retain(retain_graph, create_graph)
     result = _collected(roots, targets, retain, create_graph, _leading(roots, targets))
+    if materialize_grads:
+        return tuple(
+            _zeros(each) if gradient is None else gradient
+            for each, gradient in zip(targets, result, strict=True)
+        )
     for place, gradient in enumerate(result):
         if gradient is None and not allow_unused:
             raise GradError(
@@ -269,6 +333,12 @@ def grad(
                 "returns None for it"
             )
     return tuple(result)
+
+
+def _zeros(like: Tensor) -> Tensor:
+    from tapegrad.tensors.creation import zeros_like
+
+    return zeros_like(like)
 
 
 def grad_of_part(

@@ -256,9 +256,9 @@ class TensorBase(_core.TensorState):
 
     # ---- out of tapegrad ------------------------------------------------------------------------
 
-    def numpy(self) -> Any:
-        """Return the elements as a NumPy array on the same memory."""
-        if self._requires_grad and MODE.enabled:
+    def numpy(self, *, force: bool = False) -> Any:
+        """Return the elements as a NumPy array on the same memory; `force` forgets gradients."""
+        if self._requires_grad and MODE.enabled and not force:
             raise GradError("numpy(): the tensor requires gradients; use tensor.detach().numpy()")
         self._give_out()
         return self._device.to_numpy(self._array)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,16 @@ from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors.base import TensorBase, wrap
-from tapegrad.tensors.dtypes import BY_NUMPY, as_dtype, float32, int64
+from tapegrad.tensors.dtypes import (
+    BY_NUMPY,
+    DType,
+    as_dtype,
+    bool_,
+    float32,
+    float64,
+    int32,
+    int64,
+)
 from tapegrad.tensors.ops import dims as _dims
 
 if TYPE_CHECKING:
@@ -93,7 +103,7 @@ def _as_array(op: str, data: Any, dtype: Any) -> Any:
         array = data._device.to_numpy(data._array)
     else:
         try:
-            array = np.asarray(_unwrapped(data))
+            array = np.asarray(_unwrapped(op, data))
         except ValueError as error:
             raise ShapeError(f"{op}: {error}") from None
         if not hasattr(data, "dtype"):
@@ -118,7 +128,7 @@ def _of_python(op: str, data: Any, array: Any, wanted: Any) -> Any:
             raise _too_large(op, wanted or np.dtype(np.int64))
         return array.astype(wanted)
     if wanted is None:
-        wanted = _default(op, array)
+        wanted = _common(op, data, array)
         if array.dtype.kind == "f" and array.size and _are_whole(data):
             raise _too_large(op, np.dtype(np.int64))
     if array.dtype.kind not in "biuf":
@@ -133,10 +143,46 @@ def _are_whole(data: Any) -> bool:
     return isinstance(data, int)
 
 
-def _unwrapped(data: Any) -> Any:
+def _unwrapped(op: str, data: Any) -> Any:
+    """Return nested lists with numbers in the place of tensors, which have one element each."""
     if isinstance(data, (list, tuple)):
-        return [_unwrapped(each) for each in data]
-    return data.tolist() if isinstance(data, TensorBase) else data
+        return [_unwrapped(op, each) for each in data]
+    if not isinstance(data, TensorBase):
+        return data
+    if data._array.size != 1:
+        raise ShapeError(
+            f"{op}: expected tensors of one element in a list, got shape {data.shape}; use tg.stack"
+        )
+    return data.item()
+
+
+def _common(op: str, data: Any, array: Any) -> Any:
+    """Return the type of numbers in lists: those with a type of their own may ask for another."""
+    kind = _default(op, array)
+    if _is_plain(data):
+        return kind
+    own = set(_types(data))
+    if kind.kind == "f" and float64.numpy in own:
+        return float64.numpy
+    return int32.numpy if kind.kind == "i" and own <= {int32.numpy, bool_.numpy} else kind
+
+
+#: Numbers of Python's, which have no type of their own.
+_PLAIN = {int, float, bool}
+
+
+def _is_plain(data: Any) -> bool:
+    """Tell whether all is a number of Python's, or a list of them."""
+    return type(data) in _PLAIN or (type(data) is list and set(map(type, data)) <= _PLAIN)
+
+
+def _types(data: Any) -> Iterator[Any]:
+    """Yield the number types of what is in nested lists; None of Python's own numbers."""
+    if isinstance(data, (list, tuple)):
+        for each in data:
+            yield from _types(each)
+    else:
+        yield data._array.dtype if isinstance(data, TensorBase) else getattr(data, "dtype", None)
 
 
 def _default(op: str, array: Any) -> Any:
@@ -334,15 +380,41 @@ def arange(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return numbers from start (0 if only one is given) up to, not including, end."""
+    """Return numbers from start (0 if only one is given) up to, not including, end.
+
+    Of whole numbers if all three are, or by `dtype`, which rounds them to 0 first.
+    """
     if start is None and end is None:
         raise ShapeError("arange: expected an end, got none; write tg.arange(end)")
     first, last = (0, start) if end is None else (0 if start is None else start, end)
-    if not step or not all(math.isfinite(each) for each in (first, last, step)):
+    whole = all(isinstance(each, (int, np.integer)) for each in (first, last, step))
+    if not step or not (whole or all(math.isfinite(each) for each in (first, last, step))):
         raise ShapeError(f"arange: expected finite bounds and a step, got {first}, {last}, {step}")
-    whole = all(isinstance(each, int) for each in (first, last, step))
-    kind = as_dtype(dtype) if dtype is not None else int64 if whole else float32
-    return _made(np.arange(first, last, step).astype(kind.numpy), device, requires_grad)
+    if (last < first) if step > 0 else (last > first):
+        raise ShapeError(
+            f"arange: expected steps of {step} to lead from {first} to {last}; "
+            "change the sign of the step"
+        )
+    kind = _numbered("arange", dtype, int64 if whole else float32)
+    if kind.kind != "i":
+        count = math.ceil((last - first) / step)
+        return _made((first + step * np.arange(count)).astype(kind), device, requires_grad)
+    begin, end, by = int(first), int(last), int(step)
+    if not by:
+        raise OptionError(f"arange: expected a step of at least 1 for {kind}, got {step}")
+    if kind != np.int64 and not whole:  # PyTorch counts before it rounds, but for int64
+        end = begin + by * math.ceil((last - first) / step)
+    return _made(np.arange(begin, end, by).astype(kind, copy=False), device, requires_grad)
+
+
+def _numbered(op: str, dtype: Any, default: DType) -> Any:
+    """Return the number type of a sequence, which is not bool."""
+    if dtype is None:
+        return default.numpy
+    kind = as_dtype(dtype)
+    if kind is bool_:
+        raise DTypeError(f"{op}: expected a dtype of numbers, got {kind}; compare with 0 after")
+    return kind.numpy
 
 
 def linspace(
@@ -354,10 +426,19 @@ def linspace(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Return `steps` numbers from start to end, both included, at equal distances."""
+    """Return `steps` numbers from start to end, both included, at equal distances.
+
+    Whole numbers are rounded to 0, the bounds before all others.
+    """
     if steps < 0:
         raise ShapeError(f"linspace: expected at least 0 steps, got {steps}")
-    return _made(np.linspace(start, end, steps).astype(kind_of(dtype)), device, requires_grad)
+    kind = _numbered("linspace", dtype, float32)
+    found = np.linspace(start, end, steps)
+    if kind.kind == "i" and steps > 1:
+        first, last = int(start), int(end)
+        by, places = (last - first) / (steps - 1), np.arange(steps)
+        found = np.where(places < steps // 2, first + by * places, last - by * places[::-1])
+    return _made(_held("linspace", found, kind), device, requires_grad)
 
 
 def eye(
@@ -371,11 +452,6 @@ def eye(
     """Return ones on the diagonal and zeros elsewhere."""
     _dims.shape("eye", (n, n if m is None else m))
     return _made(np.eye(n, m, dtype=kind_of(dtype)), device, requires_grad)
-
-
-def to_device(x: Tensor, device: Backend) -> Tensor:
-    """Return a copy on another device."""
-    return wrap(device.from_numpy(x._device.to_numpy(x._array).copy()), device)
 
 
 __all__ = [

@@ -9,10 +9,10 @@ from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
 from tapegrad.errors import OptionError, ShapeError
-from tapegrad.tensors import compare, copies, creation, printing
+from tapegrad.tensors import compare, copies, creation, printing, random
 from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
-from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
 from tapegrad.tensors.operands import before as _before
@@ -22,14 +22,15 @@ from tapegrad.tensors.operands import only_tensor as _tensor
 from tapegrad.tensors.operands import operand as _operand
 from tapegrad.tensors.operands import other as _other
 from tapegrad.tensors.operands import scaled as _scaled
-from tapegrad.tensors.ops import bits, index, matmul, reduce, search, shape, softmax
+from tapegrad.tensors.operands import take_shape as _take_shape
+from tapegrad.tensors.ops import bits, index, matmul, reduce, search, shape, softmax, transfer
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
-from tapegrad.tensors.registry import Op, Sample, define, moved
 
 _TABLE = e.TABLE
 _ADD, _SUB, _MUL, _DIV = (_TABLE[name] for name in ("add", "sub", "mul", "div"))
 _NUMBERS = e.OPERANDS
+_FLAGS = (True, False)
 
 
 def _in_place(name: str) -> Callable[[Any], Tensor]:
@@ -41,6 +42,9 @@ def _in_place(name: str) -> Callable[[Any], Tensor]:
     method.__name__ = method.__qualname__ = f"{name}_"
     method.__doc__ = f"Do in place what `{name}` does."
     return method
+
+
+_split = _checked(shape.split)
 
 
 class Tensor(TensorBase):
@@ -243,9 +247,11 @@ class Tensor(TensorBase):
     logical_or, logical_xor = _checked(e.logical_or), _checked(e.logical_xor)
     bitwise_and, bitwise_or = _checked(bits.bitwise_and), _checked(bits.bitwise_or)
     bitwise_xor, bitwise_not = _checked(bits.bitwise_xor), bits.bitwise_not
-    clamp = clip = _checked(e.clamp)
+    clamp, clip = _checked(e.clamp), _checked(e.clip)
+    clamp_min, clamp_max = _checked(e.clamp_min), _checked(e.clamp_max)
     masked_fill = _checked(e.masked_fill)
-    sum, mean, prod, var, std = reduce.sum, reduce.mean, reduce.prod, reduce.var, reduce.std
+    sum, mean, prod = reduce.sum, reduce.mean, reduce.prod
+    var, std = reduce.var, _checked(reduce.std)
     max, min, amax, amin = reduce.max, reduce.min, reduce.amax, reduce.amin
     argmax, argmin, cumsum = reduce.argmax, reduce.argmin, reduce.cumsum
     any, all, norm = reduce.any, reduce.all, _checked(reduce.norm)
@@ -253,13 +259,14 @@ class Tensor(TensorBase):
     topk = _checked(search.topk)
     nonzero, masked_select = search.nonzero, _checked(search.masked_select)
     reshape, view, flatten = shape.reshape, shape.view, shape.flatten
+    view_as, reshape_as = _checked(shape.view_as), _checked(shape.reshape_as)
+    expand_as = _checked(shape.expand_as)
     permute, transpose, expand = shape.permute, shape.transpose, shape.expand
     squeeze, unsqueeze, broadcast_to = shape.squeeze, shape.unsqueeze, shape.broadcast_to
     unflatten, movedim = _checked(shape.unflatten), _checked(shape.movedim)
     repeat, tile = _checked(shape.repeat), _checked(shape.tile)
     repeat_interleave, roll = _checked(shape.repeat_interleave), _checked(shape.roll)
-    narrow, split = _checked(shape.narrow), _checked(shape.split)
-    chunk, unbind = _checked(shape.chunk), shape.unbind
+    narrow, chunk, unbind = _checked(shape.narrow), _checked(shape.chunk), shape.unbind
     flip, clone, contiguous = shape.flip, shape.clone, shape.contiguous
     gather, scatter_add = _checked(index.gather), _checked(index.scatter_add)
     index_select = _checked(index.index_select)
@@ -273,6 +280,10 @@ class Tensor(TensorBase):
         """Return the elements where a condition holds, else those of `other`."""
         return e.where(condition, self, other)
 
+    def split(self, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+        """Return views of parts along a dimension: of one size, or of the sizes listed."""
+        return _split(self, split_size, dim)
+
     def size(self, dim: int | None = None) -> Any:
         """Return the shape, or the size of one dimension."""
         return self.shape if dim is None else self.shape[_dims.own("size", dim, self.ndim)]
@@ -282,18 +293,6 @@ class Tensor(TensorBase):
         if self.ndim > 2:
             raise ShapeError(f"t: expected at most two dimensions, got {self.shape}; use mT")
         return self.transpose(0, 1) if self.ndim == 2 else self
-
-    def view_as(self, other: Tensor) -> Tensor:
-        """Return the same memory in the shape of another tensor."""
-        return self.view(_tensor("view_as", other).shape)
-
-    def reshape_as(self, other: Tensor) -> Tensor:
-        """Return the same elements in the shape of another tensor."""
-        return self.reshape(_tensor("reshape_as", other).shape)
-
-    def expand_as(self, other: Tensor) -> Tensor:
-        """Return a view with dimensions of one element repeated as another tensor has them."""
-        return self.expand(_tensor("expand_as", other).shape)
 
     @property
     def T(self) -> Tensor:  # noqa: N802  everybody's name
@@ -319,8 +318,11 @@ class Tensor(TensorBase):
         """Multiply in place."""
         return _MUL.in_place(self, _operand("mul_", other))
 
-    def div_(self, other: Any) -> Tensor:
-        """Divide in place."""
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """Divide in place, and round as `div` does."""
+        if rounding_mode is not None:
+            before = _before(self, other)
+            return _into("div_", self, e.div(before, other, rounding_mode=rounding_mode))
         return _DIV.in_place(self, _operand("div_", other))
 
     def floor_divide_(self, other: Any) -> Tensor:
@@ -350,6 +352,22 @@ class Tensor(TensorBase):
         """Bring the elements within bounds in place."""
         return _into("clamp_", self, _before(self, min, max).clamp(min, max))
 
+    def scatter_add_(self, dim: int, index: Tensor, src: Tensor) -> Tensor:
+        """Add elements along a dimension in place, one per index."""
+        return _into("scatter_add_", self, _before(self, src).scatter_add(dim, index, src))
+
+    def uniform_(
+        self, low: float = 0.0, to: float = 1.0, *, generator: random.Generator | None = None
+    ) -> Tensor:
+        """Write numbers drawn evenly from low (PyTorch's `from`) up to, not including, `to`."""
+        return self.copy_(random.uniform_like(self, low, to, generator))
+
+    def normal_(
+        self, mean: float = 0.0, std: float = 1.0, *, generator: random.Generator | None = None
+    ) -> Tensor:
+        """Write numbers drawn from a normal distribution."""
+        return self.copy_(random.normal_like(self, mean, std, generator))
+
     def copy_(self, source: Tensor) -> Tensor:
         """Write the elements of another tensor, broadcast, into this one."""
         index.setitem(self, Ellipsis, _tensor("copy_", source).to(self.device))
@@ -363,6 +381,14 @@ class Tensor(TensorBase):
     def zero_(self) -> Tensor:
         """Write zeros everywhere."""
         return self.fill_(0)
+
+    def unsqueeze_(self, dim: int) -> Tensor:
+        """Give it a dimension of one element more."""
+        return _take_shape("unsqueeze_", self, self.unsqueeze(dim))
+
+    def squeeze_(self, dim: Any = None) -> Tensor:
+        """Take dimensions of one element from it, all or those named."""
+        return _take_shape("squeeze_", self, self.squeeze(dim))
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on it are recorded."""
@@ -389,14 +415,26 @@ class Tensor(TensorBase):
 
     # ---- types and devices ----------------------------------------------------------------------
 
-    def to(self, *wanted: Any, dtype: Any = None, device: Any = None) -> Tensor:
-        """Return it in another number type, on another device, or as another tensor is."""
+    def to(
+        self,
+        *wanted: Any,
+        dtype: Any = None,
+        device: Any = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+    ) -> Tensor:
+        """Return it in another number type, on another device, or as another tensor is.
+
+        With `copy` it is never the same tensor. `non_blocking` is taken for PyTorch's sake: nothing
+        is done later here.
+        """
+        if len(wanted) > 2 and wanted[-2] in _FLAGS:  # the last two without their names
+            copy = wanted[-1]
         dtype, device = destination(wanted, dtype, device)
         found = self if dtype is None else shape.cast(self, dtype)
         if device is not None and (place := find_device(device)) is not found._device:
-            moved_there: Tensor = _TO(found, device=place)
-            return moved_there
-        return found
+            found = transfer.to_device(found, place)
+        return found.clone() if copy and found is self else found
 
     def type(self, dtype: Any) -> Tensor:
         """Return it in another number type."""
@@ -432,25 +470,25 @@ class Tensor(TensorBase):
 
     # ---- copies ---------------------------------------------------------------------------------
 
-    def new_zeros(self, *size: Any) -> Tensor:
-        """Return zeros of its type and device."""
-        return creation.zeros(*size, dtype=self.dtype, device=self.device)
+    def new_zeros(self, *sizes: Any, **options: Any) -> Tensor:
+        """Return zeros of its type and device, as far as options do not name others."""
+        return creation.zeros(*sizes, **_own(self, options))
 
-    def new_ones(self, *size: Any) -> Tensor:
-        """Return ones of its type and device."""
-        return creation.ones(*size, dtype=self.dtype, device=self.device)
+    def new_ones(self, *sizes: Any, **options: Any) -> Tensor:
+        """Return ones of its type and device, as far as options do not name others."""
+        return creation.ones(*sizes, **_own(self, options))
 
-    def new_full(self, size: Any, fill_value: Any) -> Tensor:
-        """Return one value everywhere, in its type and on its device."""
-        return creation.full(size, fill_value, dtype=self.dtype, device=self.device)
+    def new_full(self, size: Any, fill_value: Any, **options: Any) -> Tensor:
+        """Return one value everywhere, as `new_zeros` returns zeros."""
+        return creation.full(size, fill_value, **_own(self, options))
 
-    def new_empty(self, *size: Any) -> Tensor:
-        """Return a tensor of its type and device whose elements are not set."""
-        return creation.empty(*size, dtype=self.dtype, device=self.device)
+    def new_empty(self, *sizes: Any, **options: Any) -> Tensor:
+        """Return a tensor whose elements are not set, as `new_zeros` returns zeros."""
+        return creation.empty(*sizes, **_own(self, options))
 
-    def new_tensor(self, data: Any) -> Tensor:
-        """Return numbers as a tensor of its type and device."""
-        return creation.tensor(data, dtype=self.dtype, device=self.device)
+    def new_tensor(self, data: Any, **options: Any) -> Tensor:
+        """Return numbers as a tensor, as `new_zeros` returns zeros."""
+        return creation.tensor(data, **_own(self, options))
 
     if not TYPE_CHECKING:
 
@@ -502,40 +540,17 @@ def destination(wanted: Sequence[Any], dtype: Any, device: Any) -> tuple[DType |
     return None if dtype is None else as_dtype(dtype), device
 
 
+def _own(x: Tensor, options: dict[str, Any]) -> dict[str, Any]:
+    """Return options of a new tensor, with type and device of another where they name none."""
+    if not options:
+        return {"dtype": x.dtype, "device": x.device}
+    named = {name: value for name, value in options.items() if value is not None}
+    return {"dtype": x.dtype, "device": x.device, **named}
+
+
 def _restored(cls: type[Tensor], array: Any, device: str, requires_grad: bool) -> Tensor:
     place = find_device(device)
     made = cls.__new__(cls)
     made._array, made._device = place.from_numpy(array), place
     made._requires_grad = requires_grad
     return made
-
-
-def _to_kernel_rule(x: Tensor, device: Backend) -> tuple[int, ...]:
-    return x.shape
-
-
-class _ToDevice(Op):
-    """The way to another device and, for gradients, back."""
-
-    has_kernel = False
-
-    def __call__(self, *inputs: Tensor | None, **attrs: Any) -> Tensor:
-        """Copy the elements there."""
-        (x,) = inputs
-        assert x is not None
-        out = creation.to_device(x, find_device(attrs["device"]))
-        if MODE.enabled and x._requires_grad:
-            _core.record(self, self.plans, (x,), (out,), {"device": x._device}, x._device, 1)
-        return out
-
-
-_TO = define(
-    kind=_ToDevice,
-    name="to_device",
-    function=None,
-    doc="a copy on another device",
-    rule=_to_kernel_rule,
-    vjp=lambda node, g: g.to(node.attrs["device"]),
-    cost=lambda x, **_: moved(x.shape),
-    samples=[Sample((2, 3), device="reference"), Sample((2, 0, 3), device="cpu")],
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tapegrad._core import Var
-from tapegrad.errors import DTypeError
+from tapegrad.errors import DTypeError, GradError
 from tapegrad.tensors.autograd import MODE
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops.elementwise import OPERANDS
@@ -52,6 +52,19 @@ def into(op: str, x: Tensor, found: Tensor) -> Tensor:
             "convert that first, as by x.float()"
         )
     return x.copy_(found)
+
+
+def take_shape(op: str, x: Tensor, view: Tensor) -> Tensor:
+    """Give x the shape, and the history, of a view of it; what was recorded of x before is lost."""
+    if MODE.enabled and x._requires_grad and x._node is None:
+        raise GradError(
+            f"{op}: a leaf that requires gradients cannot be changed in place; use "
+            f"x.{op.removesuffix('_')}()"
+        )
+    if view is not x:
+        x._array, x._node, x._index = view._array, view._node, view._index
+        x._changed()
+    return x
 
 
 def scaled(op: str, value: Any, alpha: Any) -> Any:

@@ -94,7 +94,13 @@ def _drawn(
         )
     place = place_of(device)
     seed, offset = (generator or DEFAULT).take(math.prod(shape))
-    found = wrap(place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options), place)
+    try:
+        found = wrap(place.kernels[kernel](shape=shape, seed=seed, offset=offset, **options), place)
+    except DTypeError:
+        raise DTypeError(
+            f"{_NAMES[kernel]}: expected a floating point dtype, got {options['dtype']}; use "
+            "tg.randint"
+        ) from None
     if requires_grad:
         found.requires_grad = True
     return found
@@ -152,7 +158,7 @@ def randint(
 
 def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
     """Return the numbers from 0 to n - 1 in random order."""
-    keys = rand(n, dtype="float64", generator=generator).numpy()
+    keys = rand(_dims.shape("randperm", (n,)), dtype="float64", generator=generator).numpy()
     place = place_of(device)
     return wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
 
@@ -173,6 +179,30 @@ def randn_like(
     return randn(
         input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator
     )
+
+
+def uniform_like(x: Tensor, low: float, high: float, generator: Generator | None) -> Tensor:
+    """Return numbers drawn evenly from low up to, not including, high, for another tensor."""
+    _check_drawn("uniform_", x, low, high)
+    if not low <= high:
+        raise OptionError(f"uniform_: expected bounds in order, got {low} and {high}")
+    return rand_like(x, generator=generator) * (high - low) + low
+
+
+def normal_like(x: Tensor, mean: float, std: float, generator: Generator | None) -> Tensor:
+    """Return numbers drawn from a normal distribution, for another tensor."""
+    _check_drawn("normal_", x, mean, std)
+    if not std >= 0:
+        raise OptionError(f"normal_: expected std of at least 0, got {std}")
+    return randn_like(x, generator=generator) * std + mean
+
+
+def _check_drawn(op: str, x: Tensor, *numbers: Any) -> None:
+    if not x.is_floating_point():
+        raise DTypeError(f"{op}: expected a floating point tensor, got {x.dtype}; use x.float()")
+    for each in numbers:
+        if not isinstance(each, (int, float)):
+            raise DTypeError(f"{op}: expected numbers, got {type(each).__name__}")
 
 
 def bernoulli(input: Tensor, generator: Generator | None = None) -> Tensor:

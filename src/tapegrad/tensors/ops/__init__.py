@@ -15,6 +15,7 @@ from tapegrad.tensors.ops import (
     search,
     shape,
     softmax,
+    transfer,
 )
 
 #: All files with operations.
@@ -33,4 +34,5 @@ FILES = (
     softmax,
     attention,
     loss,
+    transfer,
 )

@@ -95,6 +95,7 @@ def bitwise_not(input: Tensor) -> Tensor:
 def _operands(op: str, input: Any, other: Any) -> tuple[Tensor, Tensor, Any]:
     """Return both operands as int64, and the type of the result."""
     x, y = _tensors(op, input, other)
+    _dims.broadcast(op, x.shape, y.shape)
     return x.to("int64"), y.to("int64"), _e.add(input, other).dtype
 
 

@@ -357,6 +357,24 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     return input
 
 
+@composite(Sample((3, 4), min=-0.5), Sample((3, 4), (4,)))
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """Return x, or the bound where x is below it."""
+    return clamp(input, min)
+
+
+@composite(Sample((3, 4), max=0.4), Sample((3, 4), (4,)))
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """Return x, or the bound where x is above it."""
+    return clamp(input, None, max)
+
+
+@composite(Sample((3, 4), min=-0.5, max=0.4))
+def clip(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Return x within bounds, as `clamp` does."""
+    return clamp(input, min, max)
+
+
 def _beyond(found: Tensor, bound: Any) -> Tensor:
     """Return where a bound counts: what lies beyond it, and all where it is NaN."""
     return maximum(found, ne(bound, bound)) if isinstance(bound, TensorBase) else found
@@ -519,6 +537,9 @@ __all__ = [
     "atan2",
     "ceil",
     "clamp",
+    "clamp_max",
+    "clamp_min",
+    "clip",
     "cos",
     "cosh",
     "div",

@@ -10,10 +10,11 @@ import numpy as np
 from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
-from tapegrad.tensors import in_place
+from tapegrad.tensors import creation, in_place
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
+from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.matmul import as_rows
 from tapegrad.tensors.ops.shape import SLICE
@@ -157,12 +158,10 @@ def _listed(each: Any) -> Any:
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """Write into x[index] in place."""
-    from tapegrad.tensors.creation import scalar_like
-
     slices, places = plain_index(index), None
     if slices is None:
         slices, places = _split(index, input._array.ndim)
-    source = _without_ones(scalar_like("x[...] = y", value, input))
+    source = _without_ones(creation.scalar_like("x[...] = y", value, input))
     device = common_device("x[...] = y", (input, source))
     wanted = input._requires_grad or (source._requires_grad and input.is_floating_point())
     try:
@@ -174,10 +173,13 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         device.kernels["write"](target, source._array, places=places)
     except IndexError as error:
         raise IndexError(f"x[...] = y: {error}, shape {input.shape}") from None
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         if isinstance(error, TapegradError):
             raise
-        raise ShapeError(f"x[...] = y: {error}") from None
+        room = _chosen(input.detach(), slices, places).shape
+        raise ShapeError(
+            f"x[...] = y: expected y to broadcast to {room}, got {source.shape}"
+        ) from None
     input._changed()
 
 
@@ -215,9 +217,7 @@ def _recorded_setitem(x: Tensor, slices: Any, places: Any, source: Tensor) -> No
 
 
 def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
-    from tapegrad.tensors.creation import scalar_like
-
-    kept: Tensor = _PLACE(g, scalar_like("place", 0.0, g), **node.attrs)
+    kept: Tensor = _PLACE(g, creation.scalar_like("place", 0.0, g), **node.attrs)
     return kept, _chosen(g, **node.attrs) if node.needs[1] else None
 
 
@@ -276,16 +276,23 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     if src._array.dtype != input._array.dtype:
         raise DTypeError(f"scatter_add: expected src of {input.dtype}, got {src.dtype}")
     if src.shape != index.shape:
-        raise ShapeError(f"scatter_add: expected src of shape {index.shape}, got {src.shape}")
+        src = _first(src, index.shape)
     found: Tensor = _SCATTER_ADD(input, index, src, dim=_dims.own("scatter_add", dim, input.ndim))
     return found
 
 
+def _first(src: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return the part of src that indices of a shape name: as many first elements."""
+    have = src.shape
+    if len(have) != len(shape) or builtins.any(n > m for n, m in zip(shape, have, strict=True)):
+        raise ShapeError(f"scatter_add: expected src of at least shape {shape}, got {have}")
+    part: Tensor = SLICE(src, index=(*[slice(size) for size in shape], ...))
+    return part
+
+
 def put_along(shape: tuple[int, ...], dim: int, index: Tensor, g: Tensor) -> Tensor:
     """Return zeros of a shape with g added along a dimension, one element per index."""
-    from tapegrad.tensors.creation import zeros
-
-    return scatter_add(zeros(shape, dtype=g.dtype, device=g.device), dim, index, g)
+    return scatter_add(creation.zeros(shape, dtype=g.dtype, device=g.device), dim, index, g)
 
 
 def _select_rule(x: Tensor, index: Tensor, dim: int) -> None:
@@ -367,9 +374,6 @@ def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> 
 @composite(Sample(Draw((2, 3), 0, 5, "int64"), num_classes=5))
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Return a 1 at the place of each index among `num_classes` zeros."""
-    from tapegrad.tensors.creation import arange
-    from tapegrad.tensors.ops.elementwise import eq
-
     rules.check_index("one_hot", input)
     if not input.numel() and num_classes < 1:
         raise ShapeError("one_hot: no element says how many classes there are; name num_classes")
@@ -379,8 +383,8 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         raise IndexError(
             f"one_hot: expected classes from 0 to {count - 1}, got some from {low} to {high}"
         )
-    classes = arange(count, dtype=input.dtype, device=input.device)
-    return eq(input.reshape((*input.shape, 1)), classes).to("int64")
+    classes = creation.arange(count, dtype=input.dtype, device=input.device)
+    return _e.eq(input.reshape((*input.shape, 1)), classes).to("int64")
 
 
 @composite(Sample((3, 4)), Sample((2, 3, 3), diagonal=1))
@@ -396,15 +400,12 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 
 
 def _triangle(x: Tensor, diagonal: int, below: bool) -> Tensor:
-    from tapegrad.tensors.creation import arange
-    from tapegrad.tensors.ops.elementwise import where
-
     if x.ndim < 2:
         raise ShapeError(f"tril, triu: expected at least two dimensions, got {x.shape}")
-    rows = arange(x.shape[-2], device=x.device).reshape((-1, 1))
-    columns = arange(x.shape[-1], device=x.device)
+    rows = creation.arange(x.shape[-2], device=x.device).reshape((-1, 1))
+    columns = creation.arange(x.shape[-1], device=x.device)
     offset = columns - rows
-    return where(offset <= diagonal if below else offset >= diagonal, x, 0).to(x.dtype)
+    return _e.where(offset <= diagonal if below else offset >= diagonal, x, 0).to(x.dtype)
 
 
 __all__ = [

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.fused import elementwise
+from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.ops.index import gather, put_along
@@ -35,6 +37,18 @@ def _reduced(loss: Tensor, reduction: str) -> Tensor:
 def _same_shape(op: str, x: Tensor, target: Tensor) -> None:
     if x.shape != target.shape:
         raise ShapeError(f"{op}: expected a target of shape {x.shape}, got {target.shape}")
+
+
+def _check_broadcast(op: str, x: Tensor, target: Tensor) -> None:
+    """Take a target of another shape if it broadcasts, but warn: it seldom is what was meant."""
+    have, wanted = target._array.shape, x._array.shape
+    if have != wanted:
+        try:
+            _dims.broadcast(op, wanted, have)
+        except ShapeError:
+            raise ShapeError(f"{op}: expected a target of shape {wanted}, got {have}") from None
+        text = f"{op}: expected a target of shape {wanted}, got {have}, which broadcasts"
+        warn(f"{text}; give both one shape", stacklevel=3)
 
 
 def _nll_rule(
@@ -222,15 +236,15 @@ def _soft(
 
 @composite(Sample((3, 4), (3, 4)), Sample((3,), (3,), reduction="sum"), benchmark="mse_loss")
 def mse_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the squares of the differences."""
-    _same_shape("mse_loss", input, target)
+    """Return the squares of the differences; operands broadcast."""
+    _check_broadcast("mse_loss", input, target)
     return _reduced(_e.square(input - target), reduction)
 
 
 @composite(Sample((3, 4), (3, 4)), Sample((3,), (3,), reduction="none"), benchmark="l1_loss")
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
-    """Return the absolute differences."""
-    _same_shape("l1_loss", input, target)
+    """Return the absolute differences; operands broadcast."""
+    _check_broadcast("l1_loss", input, target)
     return _reduced(_e.abs(input - target), reduction)
 
 

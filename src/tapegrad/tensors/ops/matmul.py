@@ -87,7 +87,10 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if not x or not y:
         raise ShapeError("matmul: expected at least one dimension; use * for numbers")
     if x[-1] != y[-2 if len(y) > 1 else 0]:
-        raise ShapeError(f"matmul: shapes {x} and {y} do not fit")
+        raise ShapeError(
+            f"matmul: shapes {x} and {y} do not fit: expected {x[-1]} rows on the right, as many "
+            f"as columns on the left, got {y[-2 if len(y) > 1 else 0]}"
+        )
     if len(y) <= 2:
         flat = _MATMUL(as_rows(input), other if len(y) == 2 else in_shape(other, (y[0], 1)))
         return in_shape(flat, x[:-1] + y[1:])

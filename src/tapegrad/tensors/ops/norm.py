@@ -118,6 +118,8 @@ def batch_norm(
     _channels(input, running_mean, running_var, weight, bias)
     if not training and running_mean is not None and running_var is not None:
         return _by_statistics(input, running_mean, running_var, weight, bias, eps)
+    if not input.numel():  # as PyTorch: of no sample, with no statistics
+        return _by_statistics(input, *_no_statistics(input), weight, bias, eps)
     y, mean, var, _ = _BATCH(input, weight, bias, eps=eps)
     if training and running_mean is not None and running_var is not None:
         count = input.numel() // input.shape[1]
@@ -127,6 +129,11 @@ def batch_norm(
             _blended(*running, mean, var, *shares, out=running)
     found: Tensor = y
     return found
+
+
+def _no_statistics(x: Tensor) -> tuple[Tensor, Tensor]:
+    channels = x.shape[1:2]
+    return x.new_zeros(channels), x.new_ones(channels)
 
 
 def _by_statistics(

@@ -38,7 +38,9 @@ _PAD = define(
 )
 
 
-def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
+def pad(
+    input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Tensor:
     """Return x with a border of these widths.
 
     First before and after the last dimension, then the one before it, and so on. Negative widths
@@ -49,7 +51,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         pad: Two widths per dimension.
         mode: "constant"; or "reflect" (as in a mirror on the outermost elements), "replicate"
             (these again and again) or "circular" (the other end).
-        value: Of a constant border.
+        value: Of a constant border; 0 if left out.
 
     """
     if mode != "constant" and mode not in _MODES:
@@ -67,7 +69,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
         input, widths = _cut(input, widths)
     if mode != "constant":
         return _continued(input, widths, mode)
-    found: Tensor = _PAD(input, widths=tuple(widths), value=value)
+    found: Tensor = _PAD(input, widths=tuple(widths), value=0.0 if value is None else value)
     return found
 
 

@@ -246,8 +246,9 @@ def _check_floating(op: str, x: Tensor) -> None:
         raise DTypeError(f"{op}: expected a floating point tensor, got {x.dtype}; use x.to(float)")
 
 
-def prod(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
     """Return the product over dimensions, of all elements if none is named."""
+    input = input if dtype is None else input.to(dtype)
     found: Tensor = _PROD(
         input, dims=_dims.several("prod", dim, input.ndim, keepdim), keepdim=keepdim
     )
@@ -283,15 +284,26 @@ _VAR = define(
 def var(
     input: Tensor,
     dim: Any = None,
-    unbiased: bool = True,
+    unbiased: bool | None = None,
     keepdim: bool = False,
     *,
     correction: Any = None,
 ) -> Tensor:
-    """Return the variance over dimensions; `correction` is taken from the number of elements."""
+    """Return the variance over dimensions; `correction` is taken from the number of elements.
+
+    That is 1, or 0 if `unbiased` is False, which may also be all that is given: x.var(False).
+    """
     _check_floating("var", input)
+    if unbiased is None:
+        dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, True)
+    elif not isinstance(unbiased, bool):
+        raise DTypeError(f"var: expected unbiased to be True or False, got {unbiased!r}")
+    less: float = int(unbiased)
+    if correction is not None:
+        if not isinstance(correction, (int, float)):
+            raise DTypeError(f"var: expected correction to be a number, got {correction!r}")
+        less = correction
     dims = _dims.several("var", dim, input._array.ndim, keepdim)
-    less = int(unbiased) if correction is None else correction
     found: Tensor = _VAR(input, dims=dims, keepdim=keepdim, correction=less)
     return found
 
@@ -300,12 +312,12 @@ def var(
 def std(
     input: Tensor,
     dim: Any = None,
-    unbiased: bool = True,
+    unbiased: bool | None = None,
     keepdim: bool = False,
     *,
     correction: Any = None,
 ) -> Tensor:
-    """Return the standard deviation over dimensions; at 0 its gradient is 0."""
+    """Return the standard deviation over dimensions, as of `var`; at 0 its gradient is 0."""
     found: Tensor = _root(var(input, dim, unbiased, keepdim, correction=correction))
     return found
 
@@ -368,23 +380,26 @@ def _extreme(
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
-def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the largest element; along `dim`, also where each is."""
-    return (
-        _e.maximum(input, dim)
-        if hasattr(dim, "_array")
-        else _extreme("max", _MAX_DIM, amax, input, dim, keepdim)
-    )
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """Return the largest element; along `dim`, also where each is; of two tensors the larger."""
+    if other is not None or hasattr(dim, "_array"):
+        return _e.maximum(input, _other("max", dim, other))
+    return _extreme("max", _MAX_DIM, amax, input, dim, keepdim)
 
 
 @composite(Sample((3, 4)), *_ONE_DIM)
-def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    """Return the smallest element; along `dim`, also where each is."""
-    return (
-        _e.minimum(input, dim)
-        if hasattr(dim, "_array")
-        else _extreme("min", _MIN_DIM, amin, input, dim, keepdim)
-    )
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+    """Return the smallest element; along `dim`, also where each is; of two tensors the smaller."""
+    if other is not None or hasattr(dim, "_array"):
+        return _e.minimum(input, _other("min", dim, other))
+    return _extreme("min", _MIN_DIM, amin, input, dim, keepdim)
+
+
+def _other(op: str, dim: Any, other: Any) -> Any:
+    """Return the second tensor, which may stand in the place of `dim`."""
+    if other is not None and dim is not None:
+        raise OptionError(f"{op}: expected dim or other, got both; leave one of them out")
+    return dim if other is None else other
 
 
 def _arg(op: Any, name: str, x: Tensor, dim: Any, keepdim: bool) -> Tensor:
@@ -417,11 +432,14 @@ def argmin(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     Sample(Draw((3, 4), grad=False), p=0),
     benchmark="norm",
 )
-def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) -> Tensor:
+def norm(
+    input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+) -> Tensor:
     """Return the p-norm over dimensions, the root of the sum of squares if p is not named.
 
     At 0 its gradient is 0. Norms of matrices other than that one are not there.
     """
+    input = input if dtype is None else input.to(dtype)
     if not input.is_floating_point():
         raise DTypeError(
             f"norm: expected a floating point tensor, got {input.dtype}; use x.to(float)"
@@ -442,8 +460,9 @@ def norm(input: Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False) 
     return found
 
 
-def cumsum(input: Tensor, dim: int) -> Tensor:
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Return running sums along a dimension."""
+    input = input if dtype is None else input.to(dtype)
     found: Tensor = _CUMSUM(input, dim=_dims.one("cumsum", dim, input.ndim))
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from tapegrad import _core
 from tapegrad._core import rules
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.dtypes import ALL
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
@@ -42,9 +44,18 @@ _RESHAPE = define(
 )
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
-    return in_shape(input, _dims.reshaped(input._array.shape, shape))
+    if shape is not None:
+        sizes = _by_name("reshape", "shape", sizes, shape)
+    return in_shape(input, _dims.reshaped(input._array.shape, sizes))
+
+
+def _by_name(op: str, name: str, given: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    """Return what is given by its name, in the place of numbers one by one."""
+    if given:
+        raise ShapeError(f"{op}: expected numbers or {name}=..., got both: {given} and {value!r}")
+    return (value,)
 
 
 def in_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -53,15 +64,32 @@ def in_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     return found
 
 
-@composite(Sample((3, 4), shape=(3, 2, 2)))
-def view(input: Tensor, *shape: Any) -> Tensor:
+@composite(Sample((3, 4), size=(3, 2, 2)))
+def view(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Return the same memory in another shape; an error where that needs a copy."""
-    found = in_shape(input, _dims.reshaped(input._array.shape, shape))
+    if size is not None:
+        sizes = _by_name("view", "size", sizes, size)
+    found = in_shape(input, _dims.reshaped(input._array.shape, sizes, "view"))
     if found is not input and not _core.is_view(found._array) and input.numel():
         raise ShapeError(
             f"view: shape {found.shape} of strides {input.stride()} needs a copy; use reshape()"
         )
     return found
+
+
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """Return the same memory in the shape of another tensor."""
+    return view(input, other._array.shape)
+
+
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """Return the same elements in the shape of another tensor."""
+    return reshape(input, other._array.shape)
+
+
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Return a view with dimensions of one element repeated as another tensor has them."""
+    return expand(input, other._array.shape)
 
 
 @composite(Sample((2, 3, 4)), Sample((2, 3, 4), start_dim=1), Sample(()))
@@ -83,9 +111,11 @@ _PERMUTE = define(
 )
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Return a view with the dimensions in another order."""
-    found: Tensor = _PERMUTE(input, order=_dims.order("permute", dims, input._array.ndim))
+    if dims is not None:
+        order = _by_name("permute", "dims", order, dims)
+    found: Tensor = _PERMUTE(input, order=_dims.order("permute", order, input._array.ndim))
     return found
 
 
@@ -115,10 +145,12 @@ _EXPAND = define(
 )
 
 
-def expand(input: Tensor, *size: Any) -> Tensor:
+def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Return a view with dimensions of one element repeated; -1 keeps a size."""
+    if size is not None:
+        sizes = _by_name("expand", "size", sizes, size)
     have = input._array.shape
-    wanted = _dims.expanded(have, size)
+    wanted = _dims.expanded(have, sizes)
     found: Tensor = input if wanted == have else _EXPAND(input, shape=wanted)
     return found
 
@@ -209,8 +241,10 @@ def _part(x: Tensor, place: int, chosen: Any) -> Tensor:
 
 @composite(Sample((5, 3), dim=0, start=1, length=3))
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """Return a view of `length` elements along a dimension."""
+    """Return a view of `length` elements along a dimension; -1 as start is the last one."""
     place = _dims.own("narrow", dim, input.ndim)
+    start = operator.index(start)
+    start += input.shape[place] if start < 0 else 0
     if not 0 <= start <= start + length <= input.shape[place]:
         raise ShapeError(
             f"narrow: elements {start} to {start + length} do not lie within "
@@ -231,7 +265,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     total = have[place]
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
-        if size < 1:
+        if size < 1 or isinstance(size, bool):
             raise ShapeError(f"split: expected a size of at least 1, got {size}")
         starts = range(0, total, size) or (0,)
         return tuple([_part(tensor, place, slice(start, start + size)) for start in starts])
@@ -266,9 +300,11 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @composite(Sample((2, 3), dims=(0,)), Sample((2, 3, 2), dims=(0, 2)), benchmark="flip")
-def flip(input: Tensor, *dims: Any) -> Tensor:
+def flip(input: Tensor, *places: Any, dims: Any = None) -> Tensor:
     """Return a copy with the order of elements reversed along dimensions."""
-    named = _dims.named("flip", dims[0] if len(dims) == 1 else dims, input.ndim)
+    if dims is not None:
+        places = _by_name("flip", "dims", places, dims)
+    named = _dims.named("flip", places[0] if len(places) == 1 else places, input.ndim)
     return clone(backwards(input, named))
 
 
@@ -337,10 +373,14 @@ def contiguous(input: Tensor) -> Tensor:
 
 
 @composite(
-    Sample((2, 3), sizes=(2, 2)), Sample((3,), sizes=(4, 2, 1)), Sample((2, 1), sizes=(1, 0))
+    Sample((2, 3), repeats=(2, 2)),
+    Sample((3,), repeats=(4, 2, 1)),
+    Sample((2, 1), repeats=(1, 0)),
 )
-def repeat(input: Tensor, *sizes: Any) -> Tensor:
+def repeat(input: Tensor, *sizes: Any, repeats: Any = None) -> Tensor:
     """Return x so many times along each dimension; further sizes make dimensions in front."""
+    if repeats is not None:
+        sizes = _by_name("repeat", "repeats", sizes, repeats)
     times = _dims.shape("repeat", sizes)
     extra = len(times) - input.ndim
     if extra < 0:
@@ -353,9 +393,9 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
 
 
 @composite(Sample((2, 3), dims=(2,)), Sample((3,), dims=(2, 2)), benchmark="tile")
-def tile(input: Tensor, dims: Any) -> Tensor:
+def tile(input: Tensor, *sizes: Any, dims: Any = None) -> Tensor:
     """Return x so many times along its last dimensions, as NumPy's tile."""
-    times = _dims.shape("tile", (dims,))
+    times = _dims.shape("tile", sizes if dims is None else _by_name("tile", "dims", sizes, dims))
     return repeat(input, (*[1] * (input.ndim - len(times)), *times))
 
 
@@ -365,14 +405,45 @@ def tile(input: Tensor, dims: Any) -> Tensor:
     Sample((2, 3), repeats=0, dim=1),
     benchmark="repeat",
 )
-def repeat_interleave(input: Tensor, repeats: int, dim: int | None = None) -> Tensor:
-    """Return x with each element along a dimension so many times; of all elements in order."""
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
-        raise DTypeError(f"repeat_interleave: expected a whole number of repeats, got {repeats!r}")
+def repeat_interleave(
+    input: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Tensor:
+    """Return x with each element along a dimension so many times; of all elements in order.
+
+    Args:
+        input: What is repeated.
+        repeats: How often, for all elements; or a tensor with a number for each.
+        dim: Along which dimension.
+        output_size: What the size will be; taken for PyTorch's sake, and not needed here.
+
+    """
     flat = flatten(input) if dim is None else input
     place = 0 if dim is None else _dims.own("repeat_interleave", dim, input.ndim)
+    if isinstance(repeats, TensorBase) and repeats._array.size != 1:
+        return _repeated(flat, place, repeats)
+    repeats = repeats.item() if isinstance(repeats, TensorBase) else repeats
+    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0:
+        raise DTypeError(f"repeat_interleave: expected a whole number of repeats, got {repeats!r}")
     shape = (*flat.shape[: place + 1], repeats, *flat.shape[place + 1 :])
     return flatten(clone(expand(unsqueeze(flat, place + 1), shape)), place, place + 1)
+
+
+def _repeated(x: Tensor, place: int, repeats: Any) -> Tensor:
+    """Return the elements along a dimension as often as each is to be there."""
+    from tapegrad.tensors.creation import tensor
+    from tapegrad.tensors.ops.index import index_select
+
+    size = x._array.shape[place]
+    if repeats._array.dtype.kind != "i" or repeats._array.shape != (size,):
+        raise ShapeError(
+            f"repeat_interleave: expected {size} whole numbers of repeats, got {repeats.dtype} of "
+            f"shape {repeats.shape}"
+        )
+    times = repeats.tolist()
+    if min(times, default=0) < 0:
+        raise ShapeError(f"repeat_interleave: expected repeats of at least 0, got {min(times)}")
+    places = [each for each in range(size) for _ in range(times[each])]
+    return index_select(x, place, tensor(places, dtype="int64", device=x.device))
 
 
 def cast(input: Tensor, dtype: Any) -> Tensor:

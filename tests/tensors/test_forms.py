@@ -1,0 +1,373 @@
+"""Forms of calls: what PyTorch takes gives what PyTorch gives, and what it refuses is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tapegrad as tg
+from tapegrad.errors import GradError, ShapeError, TapegradError
+from tests.oracles.torch import Torch, assert_equal, tapegrad
+from tests.tensors.torch_forms import REFUSED, outcomes
+
+TEXTS = """
+1e-10; 0.0; -0.0; 3; 1e8; 1e9; 123456.789; float('nan'); True; [1e-5, 2e-5]; [1.0, 1e-5]
+[1e5, 1.5]; [100000.0, 2.0]; [1.5, float('nan'), -float('inf')]; [0.0, 1e-5]; [1.0, -2.0]
+[1e8, 2e8]; [12345.678, 0.5]; []; [[1.5, -2.25], [300.0, 0.125]]; [1, -200]; [True, False]
+[True]; [0.0, float('nan')]
+[1e38, 1e-38]; [1e-5, float('inf')]; [999.5, 1.0]; [0.0, 0.0]; [[[1.0], [2.5]], [[3.0], [-4.0]]]
+""".replace("\n", ";").split(";")
+
+
+def _compared(torch: Torch, expressions: list[str]) -> None:
+    ours, theirs = outcomes(tapegrad(), expressions), torch(outcomes, expressions)
+    wrong = [text for each in expressions if (text := _difference(ours[each], theirs[each], each))]
+    assert not wrong, "\n".join(wrong)
+
+
+def _difference(ours: Any, theirs: Any, expression: str) -> str:
+    """Return in what two outcomes differ; that a call is refused is to be an error of ours."""
+    refused = [isinstance(each, str) and each.startswith(REFUSED) for each in (ours, theirs)]
+    if any(refused):
+        known = any(word in str(ours) for word in ("tapegrad.errors", "IndexError", "TypeError"))
+        return "" if all(refused) and known else f"{expression}: {ours} is not {theirs!s:.200}"
+    try:
+        assert_equal(ours, theirs, 1e-5, expression)
+    except AssertionError as error:
+        return f"{expression}: {error}"
+    return ""
+
+
+def test_texts_are_those_of_pytorch(torch: Torch) -> None:
+    texts = [f"repr(tt.tensor({each.strip()}))" for each in TEXTS if each.strip()]
+    texts += [f"repr({each})" for each in ("tt.arange(300.0)", "tt.arange(2000).reshape(2, 1000)")]
+    texts += ["repr(tt.zeros(40, 50) / 1.0)", "repr(tt.arange(1200.0).reshape(12, 10, 10) / 3)"]
+    texts += ["repr(x.double() / 3)", "repr(tt.ones(0, 2))", "repr(tt.zeros(0, dtype=tt.int64))"]
+    texts += ["repr(tt.ones(30).requires_grad_())", "repr(tt.ones(7, 1, 300, dtype=tt.int32))"]
+    ours, theirs = outcomes(tapegrad(), texts), torch(outcomes, texts)
+    for each in texts:
+        assert ours[each].replace("tapegrad", "torch") == theirs[each], each
+
+
+CREATED = """
+tt.tensor([np.ones(2), np.zeros(2)])
+tt.tensor([np.float64(1.0), 2.0])
+tt.tensor([np.float32(1.0), 2.0])
+tt.tensor([np.int32(1), 2])
+tt.tensor([np.ones(2, 'float32')])
+tt.tensor([np.ones(2, 'int32')])
+tt.tensor([np.ones(2, 'int32'), np.ones(2)])
+tt.tensor([tt.ones(1), tt.ones(1)])
+tt.tensor([[tt.ones(1)], [tt.ones(1, 1)]])
+tt.tensor([tt.ones(2), tt.ones(2)])
+tt.tensor([tt.tensor(1.0, dtype=tt.float64), tt.tensor(2)])
+tt.tensor([tt.tensor(1, dtype=tt.int32), tt.tensor(2, dtype=tt.int32)])
+tt.tensor([1, 2.5])
+tt.tensor([True, 2])
+tt.arange(5, 0)
+tt.arange(0, 5, -1)
+tt.arange(5, 0, -2)
+tt.arange(0)
+tt.arange(2.5)
+tt.arange(2.5, dtype=tt.int64)
+tt.arange(2.5, dtype=tt.int32)
+tt.arange(1.7, 5.2, dtype=tt.int64)
+tt.arange(1.7, 5.2, dtype=tt.int32)
+tt.arange(5.7, 1.2, -1.9, dtype=tt.int64)
+tt.arange(0, 3, 0.5, dtype=tt.int64)
+tt.arange(0, 1, 0.1, dtype=tt.float64)
+tt.arange(3, dtype=tt.bool)
+tt.linspace(0, 10, 4, dtype=tt.int64)
+tt.linspace(-5, 5, 4, dtype=tt.int32)
+tt.linspace(10, 0, 4, dtype=tt.int64)
+tt.linspace(-5.5, 5.7, 6, dtype=tt.int64)
+tt.linspace(0, 7, 5, dtype=tt.int64)
+tt.linspace(4.7, 5, 1, dtype=tt.int64)
+tt.linspace(0, 1, 3, dtype=tt.bool)
+tt.linspace(0, 1, 0)
+tt.zeros(2**63)
+""".strip().splitlines()
+
+
+def test_creation(torch: Torch) -> None:
+    _compared(torch, CREATED)
+
+
+REDUCED = """
+x.var(False)
+x.var(True)
+x.std(False)
+tt.var(x, False)
+tt.std(x, True)
+tt.var(x, True, True)
+tt.var(x, False, True)
+x.var(1, False)
+x.var(None, False)
+x.var(unbiased=False)
+x.var((0,), False, True)
+x.var(1, correction=0)
+x.std(0, 'mean')
+x.var(0, correction='a')
+x.sum(False)
+x.sum((True,))
+x.mean(True)
+x.prod(True)
+x.argmax(True)
+x.max(True)
+x.amin(False)
+x.any(True)
+x.cumsum(True)
+x.norm(2, True)
+x.sort(True)
+x.softmax(True)
+x.logsumexp(True)
+x.transpose(0, True)
+x.reshape(True, 6)
+x.reshape((True, 6))
+x.unsqueeze(True)
+x.squeeze(True)
+x.flip(True)
+x.permute(True, False)
+x.expand(True, 2, 3)
+x.flatten(False)
+x.split(True)
+x.narrow(True, 0, 1)
+x.size(True)
+tt.cat([x, x], True)
+tt.stack([x, x], True)
+tt.zeros(True)
+tt.zeros((True, 2))
+tt.where(x, 1.0, 2.0)
+tt.where(x.long(), 1.0, 2.0)
+tt.where(x > 1, 1.0, 2.0)
+tt.where(x)
+x.where(x, 0.0)
+""".strip().splitlines()
+
+
+def test_true_and_false_are_no_dimensions(torch: Torch) -> None:
+    _compared(torch, REDUCED)
+
+
+FORMS = """
+x.flip(dims=(0,))
+x.flip(0, 1)
+x.flip(0, dims=(1,))
+x.permute(dims=(1, 0))
+x.reshape(shape=(3, 2))
+x.view(size=(3, 2))
+x.expand(size=(2, 2, 3))
+x.repeat(repeats=(2, 2))
+x.split(split_size=1)
+x.split([1, 2], dim=1)
+tt.split(x, split_size_or_sections=1)
+x.tile(2, 2)
+x.tile((2, 1, 1))
+x.tile(dims=(2,))
+x.narrow(1, -2, 2)
+x.narrow(1, -2, 3)
+x.narrow(1, tt.tensor(1), 2)
+x.repeat_interleave(2)
+x.repeat_interleave(tt.tensor(2))
+x.repeat_interleave(tt.tensor([2]), 1)
+x.repeat_interleave(tt.tensor([1, 2, 0]), 1)
+x.repeat_interleave(tt.tensor([1, 2, 0]), dim=-1)
+x.repeat_interleave(tt.tensor([1, 2, 0, 1, 1, 1]))
+x.repeat_interleave(tt.tensor([1, 2]))
+x.repeat_interleave(tt.tensor([1, -2, 0]), 1)
+x.repeat_interleave(tt.tensor([1.0, 2.0]), 0)
+x.repeat_interleave([1, 2])
+F.max_pool2d(x[None], (2,))
+F.avg_pool2d(x[None], [2])
+F.max_pool2d(x[None], (2, 2, 2))
+x.prod(dtype=tt.float64)
+x.prod(1, dtype=tt.float64)
+x.long().prod(0, True, dtype=tt.float32)
+x.cumsum(1, dtype=tt.float64)
+tt.cumsum(x.long(), 0, dtype=tt.float32)
+x.clone().div_(2, rounding_mode='floor')
+x.clone().div_(-2, rounding_mode='trunc')
+x.clone().div_(2, rounding_mode='up')
+x.new_zeros(2, dtype=tt.int64)
+x.new_zeros(size=(2,))
+x.new_ones((2, 1), dtype=tt.float64)
+x.new_full((2,), 3, dtype=tt.int64)
+x.new_tensor([1], dtype=tt.int64)
+x.new_tensor([1], requires_grad=True).requires_grad
+x.new_empty(2, 3).shape == (2, 3)
+tt.max(x, other=x.flip(1))
+x.min(other=x.flip(1))
+x.max(x.flip(1))
+x.max(1, other=x)
+tt.zeros(3).scatter_add(0, tt.tensor([0, 0]), tt.ones(5))
+tt.zeros(2, 3).scatter_add(0, tt.tensor([[0, 1]]), tt.ones(5, 5))
+tt.zeros(2, 3).scatter_add(0, tt.tensor([[0, 0], [1, 1]]), tt.ones(1, 2))
+tt.zeros(3).scatter_add_(0, tt.tensor([0, 0]), tt.ones(2))
+F.mse_loss(x, tt.ones(3))
+F.l1_loss(x, tt.ones(2, 1), reduction='none')
+F.mse_loss(x, tt.ones(2))
+F.pad(x, (1, 1), value=None)
+x.clamp_min(2)
+x.clamp_max(2)
+x.clamp_min(tt.ones(3))
+tt.clamp_max(x, 3)
+tt.clip(x, 1, 2)
+x.clip(min=3)
+x.clone().unsqueeze_(0)
+x.clone().unsqueeze_(-1)
+x[None].clone().squeeze_(0)
+x[None].clone().squeeze_()
+x.clone().squeeze_(5)
+x.clone().requires_grad_().unsqueeze_(0)
+(x.clone().requires_grad_() * 2).unsqueeze_(0)
+tt.empty(3).uniform_(2, 2)
+tt.empty(3).uniform_(3, 2)
+tt.empty(3).normal_(2, 0)
+tt.empty(3).normal_(0, -1)
+tt.empty(3, dtype=tt.int64).uniform_(0, 2)
+tt.empty(3, dtype=tt.int64).normal_()
+tt.empty(3).requires_grad_().normal_()
+x.requires_grad_().numpy(force=True)
+x.requires_grad_().numpy()
+x.to('cpu', non_blocking=True)
+x.to('cpu', copy=True) is x
+x.to(tt.float32, False, True) is x
+x.to('cpu', tt.float32, False) is x
+x.to('cpu', tt.float64, True, True)
+tt.randperm(-1)
+tt.rand(2, dtype=tt.int64)
+tt.ones(2, 3) @ tt.ones(2)
+nn.BatchNorm1d(3)(tt.ones(0, 3))
+nn.BatchNorm2d(3)(tt.ones(0, 3, 2, 2))
+nn.BatchNorm1d(3, affine=False)(tt.ones(0, 3))
+len(nn.Sequential(nn.ReLU()) + nn.Sequential(nn.Tanh()))
+list((nn.Sequential(nn.Linear(1, 2)) + nn.Sequential(nn.Linear(2, 1))).state_dict())
+nn.Sequential(nn.ReLU()) + nn.ReLU()
+nn.Sequential(nn.ReLU(), nn.Tanh()).pop(0)
+nn.ModuleList([nn.ReLU(), nn.Tanh()]).pop(-1)
+nn.ModuleList([nn.ReLU(), nn.Tanh()]).pop(5)
+len(nn.ModuleList([nn.ReLU()]) + [nn.Tanh()])
+nn.ModuleList([nn.ReLU()]) + 3
+""".strip().splitlines()
+
+
+def test_forms(torch: Torch) -> None:
+    _compared(torch, FORMS)
+
+
+def test_no_statistics_of_nothing() -> None:
+    layer = tg.nn.BatchNorm1d(3)
+    layer(tg.ones(0, 3))
+    assert layer.running_mean is not None and layer.running_mean.tolist() == [0.0] * 3
+
+
+def test_a_target_that_broadcasts_is_warned_of() -> None:
+    with pytest.warns(UserWarning, match=r"mse_loss: .*\(2, 3\), got \(3,\)"):
+        tg.nn.functional.mse_loss(tg.ones(2, 3), tg.ones(3))
+
+
+def test_random_numbers_are_written_within_bounds() -> None:
+    x = tg.empty(1000).uniform_(2, 5, generator=tg.Generator(1))
+    assert 2 <= x.min().item() < 2.1 and 4.9 < x.max().item() < 5
+    x = tg.empty(10000).normal_(3, 2, generator=tg.Generator(1))
+    assert abs(x.mean().item() - 3) < 0.1 and abs(x.std().item() - 2) < 0.1
+
+
+def test_a_shape_changed_in_place_has_a_history() -> None:
+    x = tg.ones(3, requires_grad=True)
+    y = x * 2
+    z = y * y
+    y.unsqueeze_(0)
+    (y * tg.ones(2, 3)).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [4.0] * 3
+    with pytest.raises(GradError, match="changed in place"):
+        z.sum().backward()
+
+
+def test_inputs_that_take_no_part_have_zeros_if_asked_for() -> None:
+    x, y = (tg.ones(2, requires_grad=True) for _ in range(2))
+    found = tg.grad((x * 3).sum(), [x, y], materialize_grads=True)
+    assert [each.tolist() for each in found] == [[3.0, 3.0], [0.0, 0.0]]
+    with pytest.raises(GradError, match="allow_unused"):
+        tg.grad((x * 3).sum(), [x, y], allow_unused=False, materialize_grads=True)
+
+
+# ---- errors -------------------------------------------------------------------------------------
+
+NAMED = """
+bitwise_and: m & n
+bitwise_or: m | n
+bitwise_left_shift: m << n
+isclose: tg.isclose(x, y)
+isclose: x.isclose(y)
+allclose: tg.allclose(x, y)
+logical_or: x.logical_or(y)
+clamp: x.clamp(min=y)
+clamp_min: x.clamp_min(y)
+masked_fill: x.masked_fill(n, 1.0)
+embedding: F.embedding(tg.tensor([7]), x)
+elu: F.elu(x, 'a')
+binary_cross_entropy_with_logits: F.binary_cross_entropy_with_logits(x, x, pos_weight=y)
+mse_loss: F.mse_loss(x, y)
+randperm: tg.randperm(-1)
+rand: tg.rand(2, dtype=tg.int64)
+view_as: x.view_as(y)
+reshape_as: x.reshape_as(y)
+view: x.view(5)
+std: x.std(0, 'mean')
+mv: tg.mv(x, y)
+zeros: tg.zeros(2**63)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", NAMED)
+def test_errors_name_what_was_called(line: str) -> None:
+    name, _, call = line.partition(": ")
+    x, y = tg.ones(2, 3), tg.ones(2)
+    names = {"tg": tg, "F": tg.nn.functional, "x": x, "y": y, "m": x > 0, "n": y > 0}
+    with pytest.raises((TapegradError, IndexError), match=f"^{name}: "):
+        eval(call, names)
+
+
+def test_a_product_that_does_not_fit_says_what_would() -> None:
+    with pytest.raises(ShapeError, match=r"expected 3 rows on the right, .* got 2"):
+        tg.ones(2, 3) @ tg.ones(2)
+    with pytest.raises(ShapeError, match=r"expected 3 rows on the right, .* got 2"):
+        tg.ones(2, 3) @ tg.ones(2, 2)
+
+
+# ---- modes --------------------------------------------------------------------------------------
+
+
+MODES: list[Any] = [tg.no_grad, tg.inference_mode, lambda: tg.set_grad_enabled(False)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_generators_keep_their_mode_and_leave_that_of_others(mode: Any) -> None:
+    @mode()  # type: ignore[untyped-decorator]
+    def modes(closed: list[bool]) -> Any:
+        try:
+            sent = yield tg.is_grad_enabled()
+            try:
+                yield sent, tg.is_grad_enabled()
+            except KeyError:
+                yield "thrown", tg.is_grad_enabled()
+            return "done"
+        finally:
+            closed.append(tg.is_grad_enabled())
+
+    for end in (True, False):
+        closed: list[bool] = []
+        steps = modes(closed)
+        assert next(steps) is False and tg.is_grad_enabled()
+        assert steps.send(3) == (3, False) and tg.is_grad_enabled()
+        assert steps.throw(KeyError()) == ("thrown", False) and tg.is_grad_enabled()
+        if end:
+            with pytest.raises(StopIteration) as stop:
+                next(steps)
+            assert stop.value.value == "done"
+        else:
+            steps.close()
+        assert closed == [False] and tg.is_grad_enabled()
+    assert modes.__name__ == "modes"
