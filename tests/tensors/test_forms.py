@@ -285,6 +285,15 @@ def test_a_shape_changed_in_place_has_a_history() -> None:
         z.sum().backward()
 
 
+def test_a_shape_changed_in_place_without_a_record_has_none() -> None:
+    x = tg.ones(3, requires_grad=True)
+    y = x * 2
+    with tg.no_grad():
+        y.unsqueeze_(0)
+        x.unsqueeze_(0)
+    assert not y.requires_grad and x.requires_grad and x.shape == y.shape == (1, 3)
+
+
 def test_inputs_that_take_no_part_have_zeros_if_asked_for() -> None:
     x, y = (tg.ones(2, requires_grad=True) for _ in range(2))
     found = tg.grad((x * 3).sum(), [x, y], materialize_grads=True)

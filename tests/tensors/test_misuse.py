@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -185,6 +186,38 @@ def test_methods_refuse_what_they_cannot_use(name: str) -> None:
             )
             continue
         assert kind in ("None", "list", "array", "function", "object", "text"), f"{name}: {found}"
+
+
+#: Arguments that methods can use, by name, where others are on test.
+USEFUL: dict[str, Any] = {
+    **dict.fromkeys(("other", "src", "mat2", "exponent"), tg.ones(3, 3)),
+    **dict.fromkeys(("vec", "vec2"), tg.ones(3)),
+    **dict.fromkeys(("mask", "condition"), tg.ones(3, 3) > 0),
+    **dict.fromkeys(("dim", "dim0", "start", "source"), 0),
+    **dict.fromkeys(("dim1", "split_size", "chunks", "length", "repeats", "k", "shifts"), 1),
+    **dict.fromkeys(("destination", "value", "fill_value", "min", "max"), 1),
+    **dict.fromkeys(("size", "sizes", "data"), (3,)),
+    "dtype": "float64",
+    "hook": len,
+    "index": tg.zeros(3, 3, dtype="int64"),
+}
+OPTIONS: tuple[Any, ...] = ("text", None, [1, 2], {}, 10**30, 1.5, len, object())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", list(_methods()))
+def test_methods_take_an_option_or_refuse_it_with_an_error_of_ours(name: str) -> None:
+    parameters = [
+        each
+        for each in list(inspect.signature(getattr(tg.Tensor, name)).parameters.values())[1:]
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    needed = [each.name for each in parameters if each.default is each.empty]
+    for each in parameters:
+        for value in OPTIONS:
+            given = {key: USEFUL.get(key) for key in needed} | {each.name: value}
+            with suppress(TapegradError, IndexError):
+                getattr(tg.ones(3, 3), name)(**given)
 
 
 @pytest.mark.parametrize("kind", NO_TENSORS)

@@ -78,9 +78,9 @@ def device(name: str | Backend) -> Backend:
     """
     if isinstance(name, Backend):
         return name
-    found = _LOADED.get(name)
+    found = _LOADED.get(name) if isinstance(name, str) else None
     if found is None:
-        if name not in _MODULES:
+        if not isinstance(name, str) or name not in _MODULES:
             raise DeviceError(f"device: expected one of {', '.join(_MODULES)}, got {name!r}")
         found = _LOADED[name] = import_module(f"tapegrad.backends.{_MODULES[name]}").BACKEND
     return found

@@ -281,6 +281,8 @@ def full(
 
 def _fitting(op: str, value: Any, kind: Any) -> Any:
     """Return a value to fill a tensor with, if its type can hold it."""
+    if type(value) not in _PLAIN and not isinstance(value, (np.generic, TensorBase)):
+        raise DTypeError(f"{op}: expected a number to fill with, got {type(value).__name__}")
     return value if kind.kind != "i" or value in (0, 1) else _held(op, np.asarray(value), kind)
 
 

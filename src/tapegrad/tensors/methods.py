@@ -278,7 +278,7 @@ class Tensor(TensorBase):
 
     def where(self, condition: Tensor, other: Any) -> Tensor:
         """Return the elements where a condition holds, else those of `other`."""
-        return e.where(condition, self, other)
+        return e.where(_tensor("where", condition), self, other)
 
     def split(self, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """Return views of parts along a dimension: of one size, or of the sizes listed."""

@@ -62,6 +62,8 @@ def take_shape(op: str, x: Tensor, view: Tensor) -> Tensor:
             f"x.{op.removesuffix('_')}()"
         )
     if view is not x:
+        if x._node is not None:  # within no_grad() the view has no history
+            x._requires_grad = view._requires_grad
         x._array, x._node, x._index = view._array, view._node, view._index
         x._changed()
     return x

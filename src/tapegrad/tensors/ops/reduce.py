@@ -294,11 +294,13 @@ def var(
     That is 1, or 0 if `unbiased` is False, which may also be all that is given: x.var(False).
     """
     _check_floating("var", input)
-    if unbiased is None:
-        dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, True)
-    elif not isinstance(unbiased, bool):
-        raise DTypeError(f"var: expected unbiased to be True or False, got {unbiased!r}")
-    less: float = int(unbiased)
+    less: float = 1
+    if unbiased is not None:
+        if not isinstance(unbiased, bool):
+            raise DTypeError(f"var: expected unbiased to be True or False, got {unbiased!r}")
+        less = int(unbiased)
+    elif dim is True or dim is False:
+        dim, less = None, int(dim)
     if correction is not None:
         if not isinstance(correction, (int, float)):
             raise DTypeError(f"var: expected correction to be a number, got {correction!r}")
