@@ -165,11 +165,19 @@ std::string formula(const Graph& graph, NodeId id) {
     return text + ")" + (projected ? "[" + std::to_string(node.b) + "]" : "");
 }
 
+/// Whether a node compares another with itself: two handles on one node are equal, so that Vars
+/// work as members of sets and keys of dicts. Only where it is NaN it is not equal to itself.
+bool is_same(const Node& node) { return node.op() == Op::eq && node.a == node.b; }
+
 /// The branch that the example takes, kept as a guard; -1 with a Python error if it takes none.
 int frozen_truth(const Var& var) noexcept {
     int truth = -1;
     guarded([&]() -> PyObject* {
         const std::optional<double> value = var.graph->example->value(*var.graph, var.id);
+        if (!value && is_same(var.graph->node(var.id))) {
+            truth = 1;
+            return nullptr;
+        }
         if (!value)
             raise("GraphError",
                   "a branch needs example values: " + formula(*var.graph, var.id) +
@@ -185,12 +193,11 @@ int frozen_truth(const Var& var) noexcept {
 }
 
 int bool_slot(PyObject* object) {
-    // Two handles on one node are equal, so that Vars work as members of sets and keys of dicts.
     const Var& var = *as_var(object);
     const Node& node = var.graph->node(var.id);
-    if (node.op() == Op::eq && node.a == node.b) return 1;
     if (node.op() == Op::constant) return var.graph->constant_value(var.id) != 0.0;
     if (var.graph->example) return frozen_truth(var);
+    if (is_same(node)) return 1;
     PyErr_SetString(PyExc_TypeError,
                     "a Var has no truth value while the graph is recorded: `if`, `and`, `or`, `in` "
                     "and `sorted` on Vars would freeze one branch; use tg.where(condition, a, b), "
