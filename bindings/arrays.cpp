@@ -26,6 +26,13 @@ void check_elements(const char* what, nb::handle array) {
 
 }  // namespace
 
+void check_unmasked(const char* what, PyObject* object) {
+    if (PyArray_Check(object) && !PyArray_CheckExact(object) &&
+        PyObject_HasAttrString(object, "mask"))
+        raise("DTypeError",
+              std::string(what) + ": expected a plain array, got a masked one; fill it first");
+}
+
 nb::object input_array(const Compiled& c, const char* what, PyObject* object, int ndim) {
     nb::object array;
     if (PyArray_Check(object)) {
@@ -42,9 +49,7 @@ nb::object input_array(const Compiled& c, const char* what, PyObject* object, in
                                 (ndim == 1 && got == 2   ? "; program.batch takes one point a row"
                                  : ndim == 2 && got == 1 ? "; program(x) takes a single point"
                                                          : ""));
-    if (!PyArray_CheckExact(array.ptr()) && PyObject_HasAttrString(array.ptr(), "mask"))
-        raise("DTypeError",
-              std::string(what) + ": expected a plain array, got a masked one; fill it first");
+    check_unmasked(what, array.ptr());
     const int type = PyArray_TYPE(array_of(array));
     if (type == c.typenum() && PyArray_ISBEHAVED_RO(array_of(array))) return array;
     if (!(PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) || PyTypeNum_ISBOOL(type) ||

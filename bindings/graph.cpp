@@ -271,6 +271,7 @@ void check_examples(const Graph& graph) {
 std::vector<double> example_values(const Graph& graph, nb::handle values, std::int64_t count) {
     if (values.is_none()) return {};
     check_examples(graph);
+    check_unmasked("inputs: values", values.ptr());
     nb::object array = nb::steal(PyArray_FROMANY(values.ptr(), NPY_DOUBLE, 1, 1, NPY_ARRAY_CARRAY));
     if (!array.is_valid()) throw nb::python_error();
     auto* raw = reinterpret_cast<PyArrayObject*>(array.ptr());

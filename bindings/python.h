@@ -47,6 +47,9 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
 nb::object var_array_type();
 nb::object array_of_vars(const std::shared_ptr<Graph>& graph, const std::vector<NodeId>& ids);
 
+/// Raises if the object is an array with a mask, which would be lost; `what` is the call.
+void check_unmasked(const char* what, PyObject* object);
+
 /// Text of unknown origin as a string of Python's.
 nb::object decoded(const std::string& text);
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tapegrad import _core
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
-from tapegrad.scalar.arrays import VarArray
+from tapegrad.scalar.arrays import VarArray, unmasked
 from tapegrad.scalar.nodes import as_var, is_number
 from tapegrad.scalar.options import whole
 
@@ -176,6 +176,7 @@ def _parts(xs: Tree) -> list[Any]:
 
 
 def _row_array(rows: Any) -> NDArray[Any]:
+    rows = unmasked(rows, "scan: xs")
     array = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=object)
     if array.ndim == 0:
         raise ShapeError("scan: expected xs with a row for each step, got a single value")
@@ -213,7 +214,7 @@ def _leaves(tree: Tree, what: str) -> Iterator[Any]:
             for each in tree.values():
                 yield from _leaves(each, what)
         case np.ndarray():
-            for each in tree.flat:
+            for each in unmasked(tree, what).flat:
                 yield from _leaves(each, what)
         case _:
             raise DTypeError(

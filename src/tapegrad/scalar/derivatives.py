@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tapegrad.scalar.arrays import ArrayOfVars, VarArray
+from tapegrad.scalar.arrays import ArrayOfVars, VarArray, unmasked
 from tapegrad.scalar.nodes import as_vars, is_number
 
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
@@ -19,7 +19,7 @@ MODES = ("auto", "forward", "reverse")
 
 def var_array(items: Any, what: str) -> ArrayOfVars:
     """Turn a Var, a sequence or an array of Vars and numbers into an array, shape kept."""
-    if isinstance(items, np.ndarray):
+    if isinstance(unmasked(items, what), np.ndarray):
         return items.astype(object).view(VarArray)
     shape: tuple[int, ...] = ()
     if isinstance(items, Var) or is_number(items):
