@@ -58,6 +58,6 @@ def check_name(name: str) -> None:
 
 
 def _declared() -> set[str]:
-    ours = [op["name"] + suffix for op in _core.op_table() for suffix in ("", "f")]
+    ours = [f"{op['name']}{suffix}" for op in _core.op_table() for suffix in ("", "f")]
     theirs = [each + suffix for each in _OF_THREE_TYPES.split() for suffix in ("", "f", "l")]
     return {*ours, *theirs, *_OF_STANDARD.split(), *_OF_LINUX.split()}

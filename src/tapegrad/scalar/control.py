@@ -75,6 +75,7 @@ def scan(
     arguments = _core.placeholders(graph, len(leaves) + rows.stepped + rows.columns)
     held = iter(arguments)
     next_carry, y = _called(step, _rebuilt(carry, held), rows.arguments(held))
+    next_carry = _ordered(next_carry, carry)
     _same_structure(carry, next_carry)
     ends = [*_leaves(next_carry, "scan: the step's carry"), *_leaves(y, "scan: the step's y")]
     made = [as_var(graph, end, "scan: got") for end in ends]
@@ -275,6 +276,16 @@ def _stacked(y: Tree, results: list[Var], count: int) -> Tree:
         return stack(part)
 
     return walk(y)
+
+
+def _ordered(found: Tree, like: Tree) -> Tree:
+    """Put the keys of dicts in the order of another tree, as far as the two are alike."""
+    match like:
+        case dict() if isinstance(found, dict) and found.keys() == like.keys():
+            return {key: _ordered(found[key], each) for key, each in like.items()}
+        case tuple() | list() if type(found) is type(like) and len(found) == len(like):
+            return _tuple_like(like, [_ordered(*pair) for pair in zip(found, like, strict=True)])
+    return found
 
 
 def _same_structure(carry: Tree, found: Tree) -> None:

@@ -19,7 +19,8 @@ MODES = ("auto", "forward", "reverse")
 
 def var_array(items: Any, what: str) -> ArrayOfVars:
     """Turn a Var, a sequence or an array of Vars and numbers into an array, shape kept."""
-    if isinstance(unmasked(items, what), np.ndarray):
+    items = unmasked(items, what)
+    if isinstance(items, np.ndarray):
         return items.astype(object).view(VarArray)
     shape: tuple[int, ...] = ()
     if isinstance(items, Var) or is_number(items):
