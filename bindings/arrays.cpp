@@ -1,4 +1,4 @@
-// bindings/arrays.cpp -- arguments and results of programs as NumPy arrays.
+// bindings/arrays.cpp -- arguments and results of programs as NumPy arrays; names and numbers.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -25,6 +25,22 @@ void check_elements(const char* what, nb::handle array) {
 }
 
 }  // namespace
+
+std::optional<std::string> name_of(nb::handle name, const char* what) {
+    if (name.is_none()) return std::nullopt;
+    if (!PyUnicode_Check(name.ptr()))
+        raise("DTypeError",
+              std::string(what) + ": expected name as a string, got " + type_name(name.ptr()));
+    return nb::cast<std::string>(name);
+}
+
+double real_of(nb::handle value, const char* what) {
+    const double number = PyFloat_AsDouble(value.ptr());  // of a Var it is an error, too
+    if (number != -1.0 || !PyErr_Occurred()) return number;
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+    PyErr_Clear();
+    raise("DTypeError", std::string(what) + ": expected a number, got " + type_name(value.ptr()));
+}
 
 void check_unmasked(const char* what, PyObject* object) {
     if (PyArray_Check(object) && !PyArray_CheckExact(object) &&

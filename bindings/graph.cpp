@@ -302,8 +302,9 @@ nb::list loose_ends(const std::shared_ptr<Graph>& graph) {
 
 nb::module_ picture() { return nb::module_::import_("tapegrad.scalar.picture"); }
 
-nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count,
-                        const std::optional<std::string>& name, nb::handle values) {
+nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count, nb::handle called,
+                        nb::handle values) {
+    const std::optional<std::string> name = name_of(called, "inputs");
     if (count < 0)
         raise("ShapeError", "inputs: expected a count of 0 or more, got " + std::to_string(count));
     if (count >= no_node)
@@ -475,11 +476,14 @@ void bind_graph(nb::module_& m) {
             "lines=True: every node knows the line of Python that recorded it.")
         .def(
             "input",
-            [](const std::shared_ptr<Graph>& g, std::optional<std::string> name,
-               std::optional<double> value) {
-                if (value) check_examples(*g);
-                const NodeId id = g->input(name.value_or(""));
-                if (value) g->example->set_input(g->node(id).a, *value);
+            [](const std::shared_ptr<Graph>& g, nb::handle name, nb::handle value) {
+                std::optional<double> example;
+                if (!value.is_none()) {
+                    check_examples(*g);
+                    example = real_of(value, "input: value");
+                }
+                const NodeId id = g->input(name_of(name, "input").value_or(""));
+                if (example) g->example->set_input(g->node(id).a, *example);
                 return make_var(g, id);
             },
             nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("value") = nb::none(),
@@ -495,10 +499,10 @@ void bind_graph(nb::module_& m) {
              "examples, for branches='freeze'.")
         .def(
             "constant",
-            [](const std::shared_ptr<Graph>& g, double value) {
-                return make_var(g, g->constant(value));
+            [](const std::shared_ptr<Graph>& g, nb::handle value) {
+                return make_var(g, g->constant(real_of(value, "constant")));
             },
-            nb::arg("value"), nb::sig("def constant(self, value: float) -> Var"),
+            nb::arg("value").none(), nb::sig("def constant(self, value: float) -> Var"),
             "A number as a Var.")
         .def("__len__", &Graph::size)
         .def_prop_ro(

@@ -139,7 +139,7 @@ NodeId Graph::loop(const Loop& loop, std::span<const NodeId> operands) {
     if (loop.operands() > max_arity || loop.results() > max_arity)
         throw GraphError(
             "loop: more than 16,777,215 operands or results of all rounds together; sum results up "
-            "in the carried values");
+            "in the carried values, and leave the checkpoint of a long scan small");
     const auto next = static_cast<std::uint32_t>(loops_.size());
     const auto [number, is_new] = loop_numbers_.try_emplace(loop, next);
     if (is_new) loops_.push_back(loop);

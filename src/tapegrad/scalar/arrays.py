@@ -139,10 +139,13 @@ def reduce(
     # The length is named: -1 would stand for any where another side is 0.
     length = math.prod(array.shape[dim] for dim in chosen)
     rows = array.transpose(*kept, *chosen).reshape(math.prod(shape), length)
+    if not length:
+        function([])  # raises, if it has no result for nothing, even where there are no rows
     results = _array([function(row.tolist()) for row in rows])
     if keepdims:
         shape = [1 if dim in chosen else side for dim, side in enumerate(array.shape)]
-    return of_vars(results.reshape(shape))
+    found = of_vars(results.reshape(shape))
+    return np.float64(found) if isinstance(found, float) else found  # as NumPy's own of numbers
 
 
 def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
