@@ -1,4 +1,4 @@
-// bindings/arrays.cpp -- arguments and results of programs as NumPy arrays.
+// bindings/arrays.cpp -- arguments and results of programs as NumPy arrays; names and numbers.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
@@ -26,6 +26,29 @@ void check_elements(const char* what, nb::handle array) {
 
 }  // namespace
 
+std::optional<std::string> name_of(nb::handle name, const char* what) {
+    if (name.is_none()) return std::nullopt;
+    if (!PyUnicode_Check(name.ptr()))
+        raise("DTypeError",
+              std::string(what) + ": expected name as a string, got " + type_name(name.ptr()));
+    return nb::cast<std::string>(name);
+}
+
+double real_of(nb::handle value, const char* what) {
+    const double number = PyFloat_AsDouble(value.ptr());  // of a Var it is an error, too
+    if (number != -1.0 || !PyErr_Occurred()) return number;
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw nb::python_error();
+    PyErr_Clear();
+    raise("DTypeError", std::string(what) + ": expected a number, got " + type_name(value.ptr()));
+}
+
+void check_unmasked(const char* what, PyObject* object) {
+    if (PyArray_Check(object) && !PyArray_CheckExact(object) &&
+        PyObject_HasAttrString(object, "mask"))
+        raise("DTypeError",
+              std::string(what) + ": expected a plain array, got a masked one; fill it first");
+}
+
 nb::object input_array(const Compiled& c, const char* what, PyObject* object, int ndim) {
     nb::object array;
     if (PyArray_Check(object)) {
@@ -42,9 +65,7 @@ nb::object input_array(const Compiled& c, const char* what, PyObject* object, in
                                 (ndim == 1 && got == 2   ? "; program.batch takes one point a row"
                                  : ndim == 2 && got == 1 ? "; program(x) takes a single point"
                                                          : ""));
-    if (!PyArray_CheckExact(array.ptr()) && PyObject_HasAttrString(array.ptr(), "mask"))
-        raise("DTypeError",
-              std::string(what) + ": expected a plain array, got a masked one; fill it first");
+    check_unmasked(what, array.ptr());
     const int type = PyArray_TYPE(array_of(array));
     if (type == c.typenum() && PyArray_ISBEHAVED_RO(array_of(array))) return array;
     if (!(PyTypeNum_ISINTEGER(type) || PyTypeNum_ISFLOAT(type) || PyTypeNum_ISBOOL(type) ||

@@ -105,6 +105,7 @@ class PythonFunction : public Custom {
                std::size_t count) const {
         if (result == Py_None)
             raise("DTypeError", "custom '" + name + "': expected numbers, got None");
+        check_unmasked(("custom '" + name + "'").c_str(), result);
         nb::object given = nb::steal(PyArray_FROM_O(result));
         if (!given.is_valid()) throw nb::python_error();
         const int type = PyArray_TYPE(array_of(given));

@@ -165,11 +165,19 @@ std::string formula(const Graph& graph, NodeId id) {
     return text + ")" + (projected ? "[" + std::to_string(node.b) + "]" : "");
 }
 
+/// Whether a node compares another with itself: two handles on one node are equal, so that Vars
+/// work as members of sets and keys of dicts. Only where it is NaN it is not equal to itself.
+bool is_same(const Node& node) { return node.op() == Op::eq && node.a == node.b; }
+
 /// The branch that the example takes, kept as a guard; -1 with a Python error if it takes none.
 int frozen_truth(const Var& var) noexcept {
     int truth = -1;
     guarded([&]() -> PyObject* {
         const std::optional<double> value = var.graph->example->value(*var.graph, var.id);
+        if (!value && is_same(var.graph->node(var.id))) {
+            truth = 1;
+            return nullptr;
+        }
         if (!value)
             raise("GraphError",
                   "a branch needs example values: " + formula(*var.graph, var.id) +
@@ -185,12 +193,11 @@ int frozen_truth(const Var& var) noexcept {
 }
 
 int bool_slot(PyObject* object) {
-    // Two handles on one node are equal, so that Vars work as members of sets and keys of dicts.
     const Var& var = *as_var(object);
     const Node& node = var.graph->node(var.id);
-    if (node.op() == Op::eq && node.a == node.b) return 1;
     if (node.op() == Op::constant) return var.graph->constant_value(var.id) != 0.0;
     if (var.graph->example) return frozen_truth(var);
+    if (is_same(node)) return 1;
     PyErr_SetString(PyExc_TypeError,
                     "a Var has no truth value while the graph is recorded: `if`, `and`, `or`, `in` "
                     "and `sorted` on Vars would freeze one branch; use tg.where(condition, a, b), "
@@ -264,6 +271,7 @@ void check_examples(const Graph& graph) {
 std::vector<double> example_values(const Graph& graph, nb::handle values, std::int64_t count) {
     if (values.is_none()) return {};
     check_examples(graph);
+    check_unmasked("inputs: values", values.ptr());
     nb::object array = nb::steal(PyArray_FROMANY(values.ptr(), NPY_DOUBLE, 1, 1, NPY_ARRAY_CARRAY));
     if (!array.is_valid()) throw nb::python_error();
     auto* raw = reinterpret_cast<PyArrayObject*>(array.ptr());
@@ -294,8 +302,9 @@ nb::list loose_ends(const std::shared_ptr<Graph>& graph) {
 
 nb::module_ picture() { return nb::module_::import_("tapegrad.scalar.picture"); }
 
-nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count,
-                        const std::optional<std::string>& name, nb::handle values) {
+nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count, nb::handle called,
+                        nb::handle values) {
+    const std::optional<std::string> name = name_of(called, "inputs");
     if (count < 0)
         raise("ShapeError", "inputs: expected a count of 0 or more, got " + std::to_string(count));
     if (count >= no_node)
@@ -467,11 +476,14 @@ void bind_graph(nb::module_& m) {
             "lines=True: every node knows the line of Python that recorded it.")
         .def(
             "input",
-            [](const std::shared_ptr<Graph>& g, std::optional<std::string> name,
-               std::optional<double> value) {
-                if (value) check_examples(*g);
-                const NodeId id = g->input(name.value_or(""));
-                if (value) g->example->set_input(g->node(id).a, *value);
+            [](const std::shared_ptr<Graph>& g, nb::handle name, nb::handle value) {
+                std::optional<double> example;
+                if (!value.is_none()) {
+                    check_examples(*g);
+                    example = real_of(value, "input: value");
+                }
+                const NodeId id = g->input(name_of(name, "input").value_or(""));
+                if (example) g->example->set_input(g->node(id).a, *example);
                 return make_var(g, id);
             },
             nb::arg("name") = nb::none(), nb::kw_only(), nb::arg("value") = nb::none(),
@@ -487,10 +499,10 @@ void bind_graph(nb::module_& m) {
              "examples, for branches='freeze'.")
         .def(
             "constant",
-            [](const std::shared_ptr<Graph>& g, double value) {
-                return make_var(g, g->constant(value));
+            [](const std::shared_ptr<Graph>& g, nb::handle value) {
+                return make_var(g, g->constant(real_of(value, "constant")));
             },
-            nb::arg("value"), nb::sig("def constant(self, value: float) -> Var"),
+            nb::arg("value").none(), nb::sig("def constant(self, value: float) -> Var"),
             "A number as a Var.")
         .def("__len__", &Graph::size)
         .def_prop_ro(

@@ -12,6 +12,7 @@
 #include "compiled.h"
 #include "guards.h"
 #include "shared.h"
+#include "text.h"
 
 namespace tapegrad::bindings {
 namespace {
@@ -66,7 +67,13 @@ class Minimization {
     Minimization(const Compiled& c, const Runner<T>& runner, nb::handle x0, nb::handle rows,
                  bool mean, const MinimizeArguments& a)
         : compiled_(c), arguments_(a) {
-        const bool many = PyArray_Check(x0.ptr()) && PyArray_NDIM(array_of(x0.ptr())) == 2;
+        const int dimensions = PyArray_Check(x0.ptr()) ? PyArray_NDIM(array_of(x0.ptr())) : 1;
+        if (dimensions > 2)
+            raise("ShapeError",
+                  "minimize x0: expected a start of 1 dimension, or several as rows of 2, got "
+                  "shape " +
+                      shape_text(array_of(x0.ptr())));
+        const bool many = dimensions == 2;
         nb::object start = input_array(c, "minimize x0", x0.ptr(), many ? 2 : 1);
         start = nb::steal(PyArray_NewCopy(array_of(start), NPY_CORDER));
         if (!start.is_valid()) throw nb::python_error();

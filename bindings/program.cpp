@@ -148,6 +148,9 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
     const npy_intp rows = columns.rows;
     const Outs outs = split_out(c, out);
     const BatchResults arrays(c, rows, reduce != Reduce::none, outs);
+    if (outs.values && outs.derivatives &&
+        overlap(reach_of(array_of(outs.values)), reach_of(array_of(outs.derivatives))))
+        raise("ShapeError", "batch out: expected two arrays, got some that share memory");
     const auto k = static_cast<npy_intp>(c.values()), n = static_cast<npy_intp>(c.derivatives());
     T* value_data = static_cast<T*>(PyArray_DATA(array_of(arrays.values)));
     T* derivative_data =

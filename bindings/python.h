@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,12 @@ nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id);
 /// The class VarArray, and one of one dimension.
 nb::object var_array_type();
 nb::object array_of_vars(const std::shared_ptr<Graph>& graph, const std::vector<NodeId>& ids);
+
+/// A name, or none where it is None; and a number. `what` is the call that got them.
+std::optional<std::string> name_of(nb::handle name, const char* what);
+double real_of(nb::handle value, const char* what);
+/// Raises if the object is an array with a mask, which would be lost; `what` is the call.
+void check_unmasked(const char* what, PyObject* object);
 
 /// Text of unknown origin as a string of Python's.
 nb::object decoded(const std::string& text);

@@ -76,6 +76,9 @@ SparseNodes sparse_jacobian(Graph& graph, std::span<const NodeId> outputs,
 SparseNodes sparse_hessian(Graph& graph, NodeId output, std::span<const NodeId> wrt) {
     const NodeId of[] = {output};
     const std::vector<NodeId> gradient = derive(graph, of, wrt)[0];
+    // By a node that is computed from other variables the second derivatives are not symmetric.
+    if (std::any_of(wrt.begin(), wrt.end(), [&](NodeId id) { return graph.op(id) != Op::input; }))
+        return sparse_jacobian(graph, gradient, wrt, std::nullopt);
     SparseNodes out{dependence(graph, gradient, wrt).symmetric(), {}, 0};
     if (out.pattern.columns.empty()) return out;
     const Colours colours = colour_symmetric(out.pattern);

@@ -39,6 +39,8 @@ class Sweep {
         heads_.assign(active_.size(), none);
         masked_.assign(active_.size(), all_masked_ ? by_adjoint : unmasked);
         terms_.clear();
+        masking_ = unmasked;  // whatever the output before left
+        crossing_ = false;
         std::vector<NodeId> adjoints(wrt_.size(), no_node);
         if (output < active_.size() && active_[output]) {
             plain(output, Symbol(1.0));

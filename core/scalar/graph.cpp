@@ -139,7 +139,7 @@ NodeId Graph::loop(const Loop& loop, std::span<const NodeId> operands) {
     if (loop.operands() > max_arity || loop.results() > max_arity)
         throw GraphError(
             "loop: more than 16,777,215 operands or results of all rounds together; sum results up "
-            "in the carried values");
+            "in the carried values, and leave the checkpoint of a long scan small");
     const auto next = static_cast<std::uint32_t>(loops_.size());
     const auto [number, is_new] = loop_numbers_.try_emplace(loop, next);
     if (is_new) loops_.push_back(loop);
@@ -212,12 +212,15 @@ NodeId Graph::copy(const Graph& source, NodeId id, std::span<const NodeId> opera
             break;
     }
     if (is_pooled(n.op())) return nary(n.op(), operands, n.b);
-    // Folding has been done in the source, so the node is interned as it is.
-    Node twin{n.op_arity, n.a, n.b, n.c};
-    if (n.arity() > 0) twin.a = operands[0];
-    if (n.arity() > 1) twin.b = operands[1];
-    if (n.arity() > 2) twin.c = operands[2];
-    return intern(twin);
+    if (n.op() == Op::constant) return constant(source.constant_value(id));
+    return as_it_is(n.op(), operands);  // folding has been done in the source
+}
+
+NodeId Graph::as_it_is(Op op, std::span<const NodeId> operands) {
+    Node node{op_arity(op, operands.size()), operands[0], 0, 0};
+    if (operands.size() > 1) node.b = operands[1];
+    if (operands.size() > 2) node.c = operands[2];
+    return intern(node);
 }
 
 std::uint32_t Graph::hash(const Node& node) const {

@@ -121,6 +121,8 @@ class Graph {
     NodeId unary(Op op, NodeId a);
     NodeId binary(Op op, NodeId a, NodeId b);
     NodeId where(NodeId c, NodeId a, NodeId b);
+    /// A node of one to three operands, neither folded nor its operands put in order.
+    NodeId as_it_is(Op op, std::span<const NodeId> operands);
     /// A node with its operands in the pool and one result.
     NodeId nary(Op op, std::span<const NodeId> operands, std::uint32_t attribute = 0);
     /// A node with `results` results; result i is node `header + 1 + i`.

@@ -282,11 +282,7 @@ class ProgramReader {
         }
         if (is_pooled(op)) return pooled(op);
         operands(static_cast<std::uint32_t>(info(op).arity));
-        const auto& x = operands_;
-        if (op == Op::where)
-            push(graph_.where(x[0], x[1], x[2]));
-        else
-            push(x.size() == 1 ? graph_.unary(op, x[0]) : graph_.binary(op, x[0], x[1]));
+        push(graph_.as_it_is(op, operands_));
     }
 
     NodeId input() {

@@ -40,13 +40,18 @@ inline double joined(double a, double b) {
     return std::abs(product) < 1e100 && std::abs(product) > 1e-100 ? product : 0.0;
 }
 
+/// Whether 0 times a node may be other than 0: a number shows that it is finite.
+inline bool needs_mask(const Graph& graph, NodeId id) {
+    return !graph.is_constant(id) || !std::isfinite(graph.constant_value(id));
+}
+
 /// g * d without the nodes that constants make superfluous; d must not be 0. Of numbers on both
 /// sides one is left: 100 * (2 x) is 200 x. A `masked` product stays 0 where g is, whatever d is.
 inline Term product(Graph& graph, NodeId g, const Symbol& d, bool masked) {
     if (d.is(1.0)) return {g, no_node};
     if (graph.is_constant(g, 1.0)) return {d.in(graph), no_node};
     const NodeId factor = d.in(graph);
-    if (masked && !graph.is_constant(factor))
+    if (masked && needs_mask(graph, factor))
         return {graph.binary(Op::masked_mul, g, factor), no_node};
     if (graph.is_constant(g) && graph.is_constant(factor))
         return {graph.binary(Op::mul, g, factor), no_node};

@@ -11,7 +11,7 @@ Example:
 
 """
 
-from importlib import import_module
+from importlib import import_module as _import_module
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import errors as errors
@@ -124,19 +124,19 @@ else:
     def __getattr__(name: str) -> Any:
         """Load the engine when one of its names is first used: the bench does without it."""
         if name in _PARTS:
-            return import_module(f"tapegrad.{name}")
+            return _import_module(f"tapegrad.{name}")
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module 'tapegrad' has no attribute {name!r}")
         for place in _ENGINE:
             try:
-                engine = import_module(place)
+                engine = _import_module(place)
             except ImportError as error:
                 raise AttributeError(f"tapegrad.{name}: the engine is missing: {error}") from error
             if name in engine.__all__:
                 found = globals()[name] = getattr(engine, name)
                 return found
         if name == "__all__":
-            modules = [import_module(place) for place in _ENGINE]
+            modules = [_import_module(place) for place in _ENGINE]
             every = {each for module in modules for each in module.__all__}
             found = globals()["__all__"] = ["errors", *_ERRORS, *sorted(every)]
             return found

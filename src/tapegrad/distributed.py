@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tapegrad._core import Program
 from tapegrad.errors import BranchChanged, DTypeError, OptionError, ShapeError
-from tapegrad.scalar.branches import changed
+from tapegrad.scalar.branches import changed, changed_at
 
 #: Called with what is done and how much there is; True prints a line to stderr.
 Progress: TypeAlias = Callable[[int, int], object] | bool
@@ -129,7 +129,7 @@ def map(
         own = _packed([None if id(program) in shared else program for program, _ in part])
         points = [point for _, point in part]
         futures = [shared.get(id(program)) for program, _ in part]
-        sent = client.submit(_evaluate_each, own, futures, points, pure=False)
+        sent = client.submit(_evaluate_each, own, futures, points, start, pure=False)
         return sent, len(own) + sum(point.nbytes for point in points)
 
     def place(start: int, stop: int, part: list[Any]) -> None:
@@ -160,15 +160,26 @@ def _evaluate_block(program: Program, rows: NDArray[Any], first: int | None, pla
 
 
 def _evaluate_each(
-    own: bytes, shared: list[Program | None], points: list[NDArray[Any]]
+    own: bytes, shared: list[Program | None], points: list[NDArray[Any]], first: int
 ) -> tuple[list[Any], float]:
-    """Evaluate programs at their points; unpacking them counts."""
+    """Evaluate programs at their points, `first` being the place of the first; unpacking counts."""
     started = time.perf_counter()
-    results = []
-    for mine, other, point in zip(pickle.loads(own), shared, points, strict=True):
-        program = mine if other is None else other
-        results.append(program.batch(point, threads=1) if point.ndim == 2 else program(point))
+    given = zip(pickle.loads(own), shared, points, strict=True)
+    results = [
+        _evaluate_one(mine if other is None else other, point, f"map, program {place}")
+        for place, (mine, other, point) in enumerate(given, first)
+    ]
     return results, time.perf_counter() - started
+
+
+def _evaluate_one(program: Program, point: NDArray[Any], what: str) -> Any:
+    """Evaluate a program; if it leaves a branch, `what` tells which it is."""
+    try:
+        return program.batch(point, threads=1) if point.ndim == 2 else program(point)
+    except BranchChanged as error:
+        if point.ndim == 2:
+            raise changed(program, point, {}, what) from None
+        raise changed_at(program, point, f"{what}: {error}") from None
 
 
 def _parts(results: Any) -> tuple[tuple[NDArray[Any], ...], bool]:

@@ -549,3 +549,17 @@ def test_arrays_of_two_graphs_are_refused() -> None:
     doubled = mixed * 2  # each in its own
     assert [var.graph is home[0].graph for var, home in zip(doubled, (x, y), strict=True)]
     assert doubled[1].operands[1].graph is y[0].graph
+
+
+def test_results_of_nothing_are_those_of_numpy() -> None:
+    x = tg.Graph().inputs(3)[:0]
+    for reduction in (np.sum, np.prod, np.add.reduce):
+        found, wanted = reduction(x), reduction(np.empty(0))
+        assert type(found) is type(wanted)
+        assert found == wanted
+    for shape, axis in (((0, 0), 0), ((0, 3), 0), ((3, 0), 1)):
+        with pytest.raises(ValueError, match="zero-size"):
+            np.max(np.empty(shape), axis=axis)
+        with pytest.raises(ValueError, match="at least one operand"):
+            np.max(x.reshape(shape), axis=axis)
+    assert np.max(x.reshape(0, 3), axis=1).shape == np.max(np.empty((0, 3)), axis=1).shape == (0,)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -226,3 +227,35 @@ def test_names_that_c_does_not_take_are_refused(name: str) -> None:
     x = tg.Graph().inputs(1)
     with pytest.raises(tg.OptionError, match="to_c: expected"):
         tg.compile(x[0] * 2).to_c(name=name)
+
+
+def declared() -> set[str]:
+    """All functions, types and macros of C99's headers that files include, as gcc reads them."""
+    headers = "#include <math.h>\n#include <stdlib.h>\n"
+    command = ["gcc", "-std=c99", "-E", "-P", "-x", "c", "-"]
+    text, macros = (
+        subprocess.run([*command, *more], input=headers, text=True, capture_output=True, check=True)
+        for more in ([], ["-dM"])
+    )
+    functions = re.findall(r"\b([A-Za-z]\w*) *\(", text.stdout)
+    types = re.findall(r"typedef [^{};]*?(\w+);", text.stdout)
+    return {*functions, *types, *re.findall(r"#define (\w+)", macros.stdout)}
+
+
+def test_names_that_the_headers_declare_are_refused() -> None:
+    program = tg.compile(tg.Graph().input() * 2)
+    names = declared()
+    assert len(names) > 300
+    assert {"fmod", "cbrtl", "lround", "abort", "NAN", "double_t", "qsort"} < names
+    for name in sorted({*names, "_Bool", "_Complex", "bool", "asm", "random", "y1", "M_PI"}):
+        with pytest.raises(tg.OptionError, match="to_c: expected"):
+            program.to_c(name=name)
+
+
+def test_names_that_c_takes_are_taken(tmp_path: Path) -> None:
+    x = tg.Graph().inputs(2)
+    program = tg.compile(x[0] * x[1], wrt=x)
+    names = ["loss", "f", "x", "value", "W", "u_x", "energy_r", "M", "Random", "_f", "y2", "expo"]
+    found = compiled(dict.fromkeys(names, program), tmp_path)
+    for call in found.values():
+        assert call([2.0, 3.0])[0] == [6.0]

@@ -283,6 +283,29 @@ def test_variables_that_depend_on_each_other_have_total_derivatives_in_every_mod
         np.testing.assert_allclose(sparse(point).toarray(), want, rtol=1e-5)
 
 
+def test_sparse_hessians_by_a_var_that_the_gradient_uses_are_the_dense_ones() -> None:
+    """The slope of exp(x) is exp(x), so the gradient by x moves with that Var: not symmetric."""
+    x, y = point = list(tg.Graph().inputs(2))
+    m = tg.exp(x)
+    output, wrt = m + x * y, [x, y, m]
+    wanted = [[np.exp(0.5), 1, 1], [1, 0, 0], [0, 0, 0]]
+    dense = tg.compile(tg.hessian(output, wrt).ravel(), inputs=point)([0.5, 2.0])
+    sparse = tg.hessian(output, wrt, sparse=True).compile(inputs=point)([0.5, 2.0])
+    np.testing.assert_allclose(dense.reshape(3, 3), wanted, rtol=1e-15)
+    np.testing.assert_allclose(sparse.toarray(), wanted, rtol=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sparse_hessians_agree_on_variables_in_the_middle_of_random_graphs(seed: int) -> None:
+    grown = grow(SHAPES[seed % len(SHAPES)], 4, 15, seed, True)
+    known = [var for var in grown.vars if var.op != "constant"]
+    wrt = [known[i] for i in np.random.default_rng(seed).choice(len(known), 4)]
+    dense = tg.hessian(known[-1], wrt).ravel()
+    want = tg.compile(dense, inputs=grown.inputs)(grown.point).reshape(4, 4)
+    got = tg.hessian(known[-1], wrt, sparse=True).compile(inputs=grown.inputs)(grown.point)
+    np.testing.assert_allclose(got.toarray(), want, rtol=1e-9, atol=1e-10 * max(1, want.max()))
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_modes_agree_on_variables_in_the_middle_of_random_graphs(seed: int) -> None:
     grown = grow(SHAPES[seed % len(SHAPES)], 4, 30, seed, True)

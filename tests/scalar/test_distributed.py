@@ -203,6 +203,18 @@ def test_rows_that_leave_a_branch_are_counted_from_the_first(
     assert told.value.branches == program.branches
 
 
+def test_programs_that_leave_a_branch_are_told_by_their_place(client: Client) -> None:
+    program, fits, leaves = frozen(), np.ones(N), -np.ones(N)
+    many = [fits] * 30
+    with pytest.raises(tg.BranchChanged, match="map, program 17: a point takes another") as told:
+        distributed.map([program] * 30, [*many[:17], leaves, *many[18:]], client)
+    assert told.value.branches == program.branches
+    rows = np.stack([fits, leaves, fits])
+    with pytest.raises(tg.BranchChanged, match=r"map, program 2: 1 of 3 rows.*rows 1\)") as told:
+        distributed.map([frozen() for _ in range(3)], [fits, fits, rows], client)
+    assert told.value.rows == [1]
+
+
 def test_dask_arrays_are_evaluated_at_their_points_only(client: Client) -> None:
     rows = np.ones((1000, N))
     program = frozen()  # at zeros it raises

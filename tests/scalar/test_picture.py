@@ -25,6 +25,15 @@ def parts(picture: tg.Picture) -> tuple[dict[str, str], set[tuple[str, str]]]:
     return nodes, arrows
 
 
+def test_names_with_control_characters_make_xml_all_the_same(monkeypatch: Any) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    x = tg.Graph().input("a\x00b\x1b<&>\x7f\ufffe\n\u00e9")
+    drawn = tg.to_dot(tg.exp(x)).svg()
+    assert drawn is not None
+    texts = [each.text for each in ElementTree.fromstring(drawn).iter(f"{SVG}text")]
+    assert "a\\x00b\\x1b<&>\x7f\\ufffe\n\u00e9" in texts
+
+
 def test_nodes_and_arrows_are_those_of_the_graph() -> None:
     g = tg.Graph()
     x, y = g.input("x"), g.input("y")

@@ -148,3 +148,18 @@ def test_many_outputs_and_derivatives_by_intermediates_compile(
     np.testing.assert_allclose(got, [dual.value for dual in grown.duals], rtol=1e-9, atol=1e-9)
     assert values[-1] == 1.0
     assert np.isfinite(values[-2])
+
+
+@graphs(600)
+@each_plan
+def test_rows_of_jacobians_do_not_depend_on_the_order_of_outputs(
+    shape: str, inputs: int, steps: int, seed: int
+) -> None:
+    grown = grow(shape, inputs, steps, seed, functions=True)
+    outputs = grown.vars[-5:]
+    points = np.concatenate([neighbours(grown, 5), 500 * neighbours(grown, 5)])
+    ahead, behind = (
+        tg.compile(each, wrt=grown.inputs).batch(points) for each in (outputs, outputs[::-1])
+    )
+    for found, reversed_ in zip(ahead, behind, strict=True):
+        np.testing.assert_array_equal(found, reversed_[:, ::-1])

@@ -228,6 +228,20 @@ def test_wrong_arguments_are_type_errors(call: Any) -> None:
         call(tg.Graph().input())
 
 
+@pytest.mark.parametrize("wrong", [3, "x", tg.Graph().input("x")], ids=["int", "str", "Var"])
+def test_what_is_no_function_is_refused_at_once(wrong: Any) -> None:
+    kind = type(wrong).__name__
+    with pytest.raises(tg.DTypeError, match=f"value_and_grad: expected a function, got {kind}"):
+        untyped.value_and_grad(wrong)
+    with pytest.raises(tg.DTypeError, match=f"gradcheck: expected a function, got {kind}"):
+        untyped.gradcheck(wrong, wrong)
+
+
+def test_derivatives_of_functions_say_what_they_are() -> None:
+    assert repr(tg.grad(bowl)) == "<grad of bowl>"
+    assert repr(tg.hessian(bowl, sparse=True)) == "<hessian of bowl>"
+
+
 def test_grad_of_a_function_by_vars_is_refused() -> None:
     x: Any = tg.Graph().input()
     with pytest.raises(TypeError):

@@ -223,9 +223,47 @@ def test_wrong_arguments_are_told(
 
 @pytest.mark.parametrize("of", [tg.grad, tg.value_and_grad, tg.jacobian, tg.hessian])
 def test_derivatives_of_functions_are_searched(of: Any) -> None:
-    found = located(of(lambda x: tg.sqrt(x[0]) * x[1]), [0.0, 1.0])
-    assert (found.op, found.direction) == ("div", "forward")
-    assert tg.locate_nonfinite(of(lambda x: tg.sqrt(x[0]) * x[1]), [4.0, 1.0]) is None
+    def function(x: Any) -> Any:
+        return tg.sqrt(x[0]) * x[1]
+
+    found = located(of(function), [0.0, 1.0])
+    assert (found.op, found.direction) == ("sqrt", "backward")
+    assert found.line == f"{__file__}:{function.__code__.co_firstlineno + 1}"
+    assert tg.locate_nonfinite(of(function), [4.0, 1.0]) is None
+    if of is not tg.hessian:
+        return
+    found = located(of(function, sparse=True), [0.0, 1.0])
+    assert (found.op, found.direction) == ("sqrt", "backward")
+
+
+def test_trouble_in_values_is_told_by_the_line_of_the_function() -> None:
+    def function(x: Any) -> Any:
+        y = x[0] * 2
+        return tg.log(y)
+
+    found = located(tg.value_and_grad(function), [-1.0])
+    assert (found.op, found.direction) == ("log", "forward")
+    assert found.line == f"{__file__}:{function.__code__.co_firstlineno + 2}"
+
+
+def test_only_results_of_a_derivative_count() -> None:
+    """Beyond 88 float32 has no exp(x), and the slopes by what is added to it do not care."""
+
+    def function(x: Any) -> Any:
+        return tg.where(x[0] > 0, tg.exp(x[0]), 0.0) * 0.0 + x[1]
+
+    slopes, both = (of(function, dtype="float32") for of in (tg.grad, tg.value_and_grad))
+    assert slopes([100.0, 1.0]).tolist() == [0.0, 1.0]
+    assert tg.locate_nonfinite(slopes, [100.0, 1.0]) is None
+    assert located(both, [100.0, 1.0]).op == "exp"
+    assert tg.locate_nonfinite(tg.value_and_grad(function), [100.0, 1.0]) is None
+
+
+def test_trouble_of_second_derivatives_alone_is_found() -> None:
+    """x**1.5 has the slope 0 at 0, and an infinite curvature."""
+    found = located(tg.hessian(lambda x: x[0] ** 1.5), [0.0])
+    assert not math.isfinite(found.value)
+    assert tg.locate_nonfinite(tg.grad(lambda x: x[0] ** 1.5), [0.0]) is None
 
 
 def test_derivatives_along_vectors_are_refused() -> None:

@@ -62,6 +62,9 @@ _core.explain_subscripts(VarArray)
 def record_function(function: Any, _: Any, arguments: Iterable[Any], options: Any) -> Any:
     """Do what a function of NumPy that is no ufunc means, on arrays of Vars and single ones."""
     given = tuple(arguments)
+    for each in given:
+        for part in each if isinstance(each, list | tuple) else (each,):
+            unmasked(part, _name(function))
     own = FUNCTIONS.get(function)
     if own is not None:
         try:
@@ -86,7 +89,7 @@ def _expect_fit(function: Any, own: Elementwise, given: Sequence[Any], options: 
 def record_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
     """Do what a ufunc means: on every element, along an axis, or on all pairs."""
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-    arrays = [plain(each) for each in inputs]
+    arrays = [plain(unmasked(each, name)) for each in inputs]
     call = CALLS.get(ufunc) or (ufunc if _is_of_objects(ufunc) else None)
     match method:
         case "__call__" if call is not None:
@@ -136,10 +139,13 @@ def reduce(
     # The length is named: -1 would stand for any where another side is 0.
     length = math.prod(array.shape[dim] for dim in chosen)
     rows = array.transpose(*kept, *chosen).reshape(math.prod(shape), length)
+    if not length:
+        function([])  # raises, if it has no result for nothing, even where there are no rows
     results = _array([function(row.tolist()) for row in rows])
     if keepdims:
         shape = [1 if dim in chosen else side for dim, side in enumerate(array.shape)]
-    return of_vars(results.reshape(shape))
+    found = of_vars(results.reshape(shape))
+    return np.float64(found) if isinstance(found, float) else found  # as NumPy's own of numbers
 
 
 def accumulate(function: Elementwise, array: Any, axis: int = 0) -> Any:
@@ -346,6 +352,13 @@ STRUCTURAL: frozenset[Any] = frozenset(
 
 
 # ---- to objects and back -------------------------------------------------------------------------
+
+
+def unmasked(value: Any, what: str) -> Any:
+    """Return an operand or argument, if it has no mask that would be lost; `what` is the call."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise DTypeError(f"{what}: expected a plain array, got a masked one; fill it first")
+    return value
 
 
 def plain(value: Any) -> Any:

@@ -52,6 +52,8 @@ def changed(
     the call that meets them, and `first` the number of the first row.
     """
     whole = np.asarray(points)
+    if shared:
+        whole = whole.astype(np.float64)  # rows of integers would round the shared values
     for place in sorted(shared):
         whole = np.insert(whole, place, shared[place], axis=1)
     found, met = _differences(program, whole)

@@ -9,7 +9,6 @@ another lie in an array `w`.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from string import Template
 from typing import Any, NamedTuple
@@ -18,16 +17,10 @@ import numpy as np
 
 from tapegrad import _core
 from tapegrad.errors import OptionError
+from tapegrad.scalar.c_names import check_name
 
 #: Instructions of one C function.
 PART = 250
-
-#: Names that C has for other things.
-KEYWORDS = re.compile(
-    "auto|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|"
-    "inline|int|long|main|register|restrict|return|short|signed|sizeof|static|struct|switch|"
-    "typedef|union|unsigned|void|volatile|while|fabsf?|malloc|free"
-)
 
 #: Operations that C writes as an expression; `$f` is the suffix of float's functions and literals.
 EXPRESSIONS = {
@@ -127,7 +120,7 @@ class Instruction(NamedTuple):
 
 def source(program: _core.Program, name: str) -> str:
     """Return a file of C that computes what a program does."""
-    _check_name(name)
+    check_name(name)
     if program.calls is not None:
         raise OptionError(
             f"to_c: the program calls the Python function {program.calls!r}, which C cannot"
@@ -156,14 +149,6 @@ def source(program: _core.Program, name: str) -> str:
             *(f"{text}\n" for text in code),
         ]
     )
-
-
-def _check_name(name: str) -> None:
-    taken = {f"{op['name']}{suffix}" for op in _core.op_table() for suffix in ("", "f")}
-    if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) or KEYWORDS.fullmatch(name):
-        raise OptionError(f"to_c: expected name to be an identifier of C, got {name!r}")
-    if name in taken:
-        raise OptionError(f"to_c: expected a name that <math.h> does not have, got {name!r}")
 
 
 class Dialect:

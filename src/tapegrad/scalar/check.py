@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tapegrad.errors import GradError
+from tapegrad.errors import GradError, ShapeError
 from tapegrad.scalar.derivatives import dense_jacobian
 from tapegrad.scalar.options import real
 from tapegrad.scalar.program import Program
@@ -66,8 +66,11 @@ def gradcheck(
     point = as_point(x, "gradcheck")
     slopes = Replayed(function, lambda x, y: (dense_jacobian(y, x),), "gradcheck")
     values = Replayed(function, lambda x, y: (y,), "gradcheck")
-    found = np.reshape(slopes(point), (-1, point.size))
+    found = slopes(point)
     shape = np.shape(values(point))
+    if not found.size:
+        raise ShapeError(f"gradcheck: the function must return a Var or more, it returned {shape}")
+    found = np.reshape(found, (-1, point.size))
     flat = point.ravel().astype(np.float64)
     told = [_tend(each) for each in _differences(values.program(point.shape), flat, eps)]
     wanted = np.concatenate([each.slopes for each in told]).T

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tapegrad import _core
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
-from tapegrad.scalar.arrays import VarArray
+from tapegrad.scalar.arrays import VarArray, unmasked
 from tapegrad.scalar.nodes import as_var, is_number
 from tapegrad.scalar.options import whole
 
@@ -75,6 +75,7 @@ def scan(
     arguments = _core.placeholders(graph, len(leaves) + rows.stepped + rows.columns)
     held = iter(arguments)
     next_carry, y = _called(step, _rebuilt(carry, held), rows.arguments(held))
+    next_carry = _ordered(next_carry, carry)
     _same_structure(carry, next_carry)
     ends = [*_leaves(next_carry, "scan: the step's carry"), *_leaves(y, "scan: the step's y")]
     made = [as_var(graph, end, "scan: got") for end in ends]
@@ -176,6 +177,7 @@ def _parts(xs: Tree) -> list[Any]:
 
 
 def _row_array(rows: Any) -> NDArray[Any]:
+    rows = unmasked(rows, "scan: xs")
     array = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=object)
     if array.ndim == 0:
         raise ShapeError("scan: expected xs with a row for each step, got a single value")
@@ -213,7 +215,7 @@ def _leaves(tree: Tree, what: str) -> Iterator[Any]:
             for each in tree.values():
                 yield from _leaves(each, what)
         case np.ndarray():
-            for each in tree.flat:
+            for each in unmasked(tree, what).flat:
                 yield from _leaves(each, what)
         case _:
             raise DTypeError(
@@ -274,6 +276,16 @@ def _stacked(y: Tree, results: list[Var], count: int) -> Tree:
         return stack(part)
 
     return walk(y)
+
+
+def _ordered(found: Tree, like: Tree) -> Tree:
+    """Put the keys of dicts in the order of another tree, as far as the two are alike."""
+    match like:
+        case dict() if isinstance(found, dict) and found.keys() == like.keys():
+            return {key: _ordered(found[key], each) for key, each in like.items()}
+        case tuple() | list() if type(found) is type(like) and len(found) == len(like):
+            return _tuple_like(like, [_ordered(*pair) for pair in zip(found, like, strict=True)])
+    return found
 
 
 def _same_structure(carry: Tree, found: Tree) -> None:

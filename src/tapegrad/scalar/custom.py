@@ -9,7 +9,7 @@ import numpy as np
 
 from tapegrad import _core
 from tapegrad._core import Graph, Var
-from tapegrad.errors import DTypeError, OptionError
+from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.scalar.nodes import as_var
 from tapegrad.scalar.program import compile
 
@@ -113,18 +113,27 @@ def custom(
             raise DTypeError(f"custom: expected {what}, got {type(called).__name__}")
     if not isinstance(outputs, int) or not 1 <= outputs <= 1000:
         raise OptionError(f"custom: expected outputs from 1 to 1000, got {outputs!r}")
+    if name is not None and not isinstance(name, str):
+        raise DTypeError(f"custom: expected name as a string, got {type(name).__name__}")
     label = name or str(getattr(function, "__name__", type(function).__name__))
     if not vectorized:
-        function = _row_by_row(function)
-        vjp = vjp if vjp is None or isinstance(vjp, CustomOp) else _row_by_row(vjp)
+        function = _row_by_row(function, label)
+        vjp = vjp if vjp is None or isinstance(vjp, CustomOp) else _row_by_row(vjp, f"{label}.vjp")
     return CustomOp(function, vjp, outputs, label)
 
 
-def _row_by_row(function: Callable[..., Any]) -> ArrayFunction:
+def _row_by_row(function: Callable[..., Any], label: str) -> ArrayFunction:
     """Let a function of numbers take arrays."""
 
     def over_rows(*columns: Any) -> Any:
         rows = [function(*row) for row in zip(*(each.tolist() for each in columns), strict=True)]
+        counts = {len(row) if isinstance(row, tuple | list) else None for row in rows}
+        if len(counts) > 1:
+            told = " and ".join(
+                "a number" if count is None else f"a tuple of {count}"
+                for count in sorted(counts, key=str)
+            )
+            raise ShapeError(f"custom {label!r}: expected the same for every row, got {told}")
         if isinstance(rows[0], tuple | list):
             return tuple(np.array(column) for column in zip(*rows, strict=True))
         return np.array(rows)

@@ -10,7 +10,7 @@ import numpy as np
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tapegrad.scalar.arrays import ArrayOfVars, VarArray
+from tapegrad.scalar.arrays import ArrayOfVars, VarArray, unmasked
 from tapegrad.scalar.nodes import as_vars, is_number
 
 Mode: TypeAlias = Literal["auto", "forward", "reverse"]
@@ -19,6 +19,7 @@ MODES = ("auto", "forward", "reverse")
 
 def var_array(items: Any, what: str) -> ArrayOfVars:
     """Turn a Var, a sequence or an array of Vars and numbers into an array, shape kept."""
+    items = unmasked(items, what)
     if isinstance(items, np.ndarray):
         return items.astype(object).view(VarArray)
     shape: tuple[int, ...] = ()
@@ -30,6 +31,15 @@ def var_array(items: Any, what: str) -> ArrayOfVars:
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array.reshape(shape).view(VarArray)
+
+
+def _only_vars(items: Any, what: str) -> ArrayOfVars:
+    """Turn Vars into an array, and refuse numbers among them."""
+    array = var_array(items, what)
+    for place, item in enumerate(array.flat):
+        if not isinstance(item, Var):
+            raise DTypeError(f"{what}: expected Vars, element {place} is a {type(item).__name__}")
+    return array
 
 
 def gradient(output: Var, wrt: Var | Iterable[Var]) -> Any:
@@ -66,7 +76,7 @@ def push(outputs: Any, wrt: Any, tangents: Any) -> Any:
 
 def dense_jacobian(outputs: Any, wrt: Any, mode: Mode = "auto") -> ArrayOfVars:
     """Differentiate all outputs by all variables: shape of `outputs`, then that of `wrt`."""
-    ends, variables = var_array(outputs, "jacobian: outputs"), var_array(wrt, "jacobian: wrt")
+    ends, variables = _only_vars(outputs, "jacobian: outputs"), _only_vars(wrt, "jacobian: wrt")
     shape = ends.shape + variables.shape
     if not ends.size or not variables.size:
         return var_array(np.zeros(shape), "jacobian")
@@ -82,7 +92,7 @@ def dense_hessian(output: Var, wrt: Any) -> ArrayOfVars:
     The gradient comes by reverse mode, its derivatives by forward mode: the gradient of n variables
     has n outputs, of which columns need no more work than rows and less memory.
     """
-    variables = var_array(wrt, "hessian: wrt")
+    variables = _only_vars(wrt, "hessian: wrt")
     first = gradient(output, variables.ravel())
     return dense_jacobian(first, variables, "forward").reshape(variables.shape * 2)
 

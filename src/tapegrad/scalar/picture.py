@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,9 @@ PATIENCE = 10.0
 
 #: Nodes that are drawn without Graphviz: more would be a tangle.
 SMALL = 60
+
+#: Signs that XML has a place for.
+XML = re.compile("[\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 SHAPES = {"input": "ellipse", "constant": "plaintext"}
 
@@ -146,7 +150,14 @@ def _box(var: Var, drawn: Mapping[int, Var], is_output: bool) -> Box:
 
 
 def _text(var: Var) -> str:
-    """Write what a node does: inputs and constants by name and value, others by operation."""
+    """Write what a node does, with signs that pictures of XML have no place for as escapes."""
+    return "".join(
+        each if XML.match(each) else each.encode("unicode_escape").decode() for each in _name(var)
+    )
+
+
+def _name(var: Var) -> str:
+    """Say what a node does: inputs and constants by name and value, others by operation."""
     if var.op == "projection":
         return f"[{var.index - var.operands[0].index - 1}]"
     if var.op == "custom":

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
-from tapegrad.scalar.arrays import ArrayOfVars
+from tapegrad.scalar.arrays import ArrayOfVars, unmasked
 from tapegrad.scalar.nodes import as_var
 from tapegrad.scalar.program import Program, compile_entries
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
@@ -39,7 +39,27 @@ class Recording:
         return tuple(flat[start:end].reshape(shape)[()] for start, end, shape in self._parts)
 
 
-class Replayed:
+class Derived:
+    """What transforms make of a function: it is recorded when called, once per shape."""
+
+    def __init__(self, function: Function, name: str, dtype: str) -> None:
+        if not callable(function):
+            raise DTypeError(f"{name}: expected a function, got {type(function).__name__}")
+        self._function = function
+        self._name = name
+        self.dtype = dtype
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        called = getattr(self._function, "__name__", type(self._function).__name__)
+        return f"<{self._name} of {called}>"
+
+    def with_lines(self, shape: Shape) -> tuple[ArrayOfVars, ArrayOfVars]:
+        """Record the function itself again, argument and value, in a graph that knows its lines."""
+        return record(self._function, shape, self._name, lines=True)
+
+
+class Replayed(Derived):
     """A derivative of a function, recorded once per shape of its argument and replayed after.
 
     What the function does besides arithmetic on its argument (reading globals, printing) happens
@@ -56,13 +76,10 @@ class Replayed:
         second: Literal["inputs", "outputs"] | None = None,
         dtype: str = "float64",
     ) -> None:
-        self._function = function
+        super().__init__(function, name, dtype)
         self._derive = derive
-        self._name = name
         self._second = second
-        self._dtype = dtype
         self._recordings: dict[Shape, Recording] = {}
-        self.__doc__ = function.__doc__
 
     def recorded(self, shape: Shape) -> Recording:
         """Return what is compiled for arguments of a shape."""
@@ -86,7 +103,7 @@ class Replayed:
         flat = np.concatenate([np.ravel(part) for part in results])
         inputs = np.concatenate([x.ravel(), *(part.ravel() for part in given)])
         return Recording(
-            compile_entries(flat, graph, inputs=inputs, dtype=self._dtype),
+            compile_entries(flat, graph, inputs=inputs, dtype=self.dtype),
             [np.shape(part) for part in results],
             given[0].shape if given else None,
         )
@@ -104,7 +121,7 @@ class Replayed:
         return results[0] if len(results) == 1 else results
 
     def _along(self, second: ArrayLike | None, shape: Shape) -> NDArray[Any]:
-        given = None if second is None else np.asarray(second)
+        given = None if second is None else np.asarray(unmasked(second, self._name))
         if given is None or given.shape != shape:
             got = "none" if given is None else f"shape {given.shape}"
             raise ShapeError(
@@ -113,7 +130,7 @@ class Replayed:
         return given.ravel()
 
 
-class SparseReplayed:
+class SparseReplayed(Derived):
     """A sparse derivative of a function: scipy.sparse arrays, by few sweeps."""
 
     def __init__(
@@ -123,20 +140,17 @@ class SparseReplayed:
         name: str,
         dtype: str,
     ) -> None:
-        self._function = function
+        super().__init__(function, name, dtype)
         self._derive = derive
-        self._name = name
-        self._dtype = dtype
         self._recordings: dict[Shape, SparseProgram] = {}
         self._latest: SparseProgram | None = None
-        self.__doc__ = function.__doc__
 
     def recorded(self, shape: Shape) -> SparseProgram:
         """Return what is compiled for arguments of a shape."""
         found = self._recordings.get(shape)
         if found is None:
             x, y = record(self._function, shape, self._name)
-            found = self._derive(x, y).compile(inputs=x, dtype=self._dtype)
+            found = self._derive(x, y).compile(inputs=x, dtype=self.dtype)
             self._recordings[shape] = found
         return found
 
@@ -159,7 +173,7 @@ def record(
 ) -> tuple[ArrayOfVars, ArrayOfVars]:
     """Call a function with Vars; returns them and what came of them, as arrays."""
     x = Graph(lines=lines).inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
-    y = function(x if shape else x[()])
+    y = unmasked(function(x if shape else x[()]), name)
     result = np.empty((), dtype=object)
     if isinstance(y, (np.ndarray, list, tuple)):
         result = np.array(y, dtype=object)

@@ -131,7 +131,16 @@ finite, where %0 = 0.0 (<doctest ...>:1)
     """
     point = np.ravel(as_point(x, "locate_nonfinite"))
     if isinstance(outputs, Replayed | SparseReplayed):
-        outputs = _replayed(outputs, np.shape(x))
+        _alone("a function", wrt, inputs)
+        program = _replayed(outputs, np.shape(x))
+        if np.isfinite(program(point)).all():
+            return None
+        # The function tells its lines; only of its higher derivatives it knows nothing.
+        variables, values = outputs.with_lines(np.shape(x))
+        found = _searched(point, values, variables, variables, outputs.dtype)
+        if found is not None:
+            return found
+        outputs = program
     if isinstance(outputs, Program):
         _alone("a program", wrt, inputs)
         outputs(point)  # raises what the program raises at this point
@@ -141,6 +150,17 @@ finite, where %0 = 0.0 (<doctest ...>:1)
         _alone("a function", wrt, inputs)
         wrt, outputs = record(outputs, np.shape(x), "locate_nonfinite", lines=True)
         inputs = wrt
+    return _searched(point, outputs, wrt, inputs, dtype)
+
+
+def _searched(
+    point: Any,
+    outputs: Var | Iterable[Var],
+    wrt: Var | Iterable[Var] | None,
+    inputs: Var | Iterable[Var] | None,
+    dtype: str,
+) -> NonFinite | None:
+    """Search values, then derivatives."""
     search = _Search(
         point, None if inputs is None else as_vars(inputs, "locate_nonfinite: inputs"), dtype
     )
