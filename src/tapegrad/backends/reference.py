@@ -14,6 +14,7 @@ import numpy as np
 from tapegrad import _core
 from tapegrad.backends import Backend, philox, views
 from tapegrad.backends import reference_images as images
+from tapegrad.backends import reference_norms as norms
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.scalar.c_source import PAIRED, Instruction
 
@@ -301,73 +302,6 @@ def _linear(x: Array, weight: Array, bias: Array | None) -> Array:
     return y if bias is None else y + bias
 
 
-# ---- normalisation ------------------------------------------------------------------------------
-
-
-def _standardised(x: Array, dims: tuple[int, ...], eps: float) -> tuple[Array, Array, Array, Array]:
-    mean = x.mean(dims, keepdims=True)
-    var = ((x - mean) ** 2).mean(dims, keepdims=True)
-    rstd = 1 / np.sqrt(var + eps)
-    return (x - mean) * rstd, mean, var, rstd
-
-
-def _gradient(g: Array, normal: Array, rstd: Array, dims: tuple[int, ...]) -> Array:
-    drift = g.mean(dims, keepdims=True)
-    tilt = (g * normal).mean(dims, keepdims=True)
-    return rstd * (g - drift - normal * tilt)
-
-
-def _per_channel(x: Array | None, ndim: int) -> Any:
-    return 1.0 if x is None else x.reshape(1, -1, *[1] * (ndim - 2))
-
-
-def _batch_norm(
-    x: Array, weight: Array | None, bias: Array | None, eps: float
-) -> tuple[Array, ...]:
-    dims = tuple(d for d in range(x.ndim) if d != 1)
-    normal, mean, var, rstd = _standardised(x, dims, eps)
-    shift = 0.0 if bias is None else _per_channel(bias, x.ndim)
-    y = normal * _per_channel(weight, x.ndim) + shift
-    return (y.astype(x.dtype), *[each.reshape(-1).astype(x.dtype) for each in (mean, var, rstd)])
-
-
-def _batch_norm_backward(
-    g: Array, x: Array, weight: Array | None, mean: Array, rstd: Array
-) -> tuple[Any, ...]:
-    dims = tuple(d for d in range(x.ndim) if d != 1)
-    wide = _per_channel(rstd, x.ndim)
-    normal = (x - _per_channel(mean, x.ndim)) * wide
-    gx = _gradient(g * _per_channel(weight, x.ndim), normal, wide, dims)
-    return gx.astype(x.dtype), (g * normal).sum(dims).astype(x.dtype), g.sum(dims)
-
-
-def _layer_norm(
-    x: Array, weight: Array | None, bias: Array | None, dims: int, eps: float
-) -> tuple[Array, ...]:
-    last = tuple(range(x.ndim - dims, x.ndim))
-    normal, mean, _, rstd = _standardised(x, last, eps)
-    y = normal * (1.0 if weight is None else weight) + (0.0 if bias is None else bias)
-    return y.astype(x.dtype), mean.astype(x.dtype), rstd.astype(x.dtype)
-
-
-def _layer_norm_backward(
-    g: Array,
-    x: Array,
-    weight: Array | None,
-    mean: Array,
-    rstd: Array,
-    dims: int,
-    needs: tuple[bool, ...],
-) -> tuple[Any, ...]:
-    last, rest = tuple(range(x.ndim - dims, x.ndim)), tuple(range(x.ndim - dims))
-    shape = (*x.shape[: x.ndim - dims], *[1] * dims)
-    wide = rstd.reshape(shape)
-    normal = (x - mean.reshape(shape)) * wide
-    gx = _gradient(g * (1.0 if weight is None else weight), normal, wide, last)
-    found = gx.astype(x.dtype), (g * normal).sum(rest), g.sum(rest)
-    return tuple(each if want else None for each, want in zip(found, needs, strict=True))
-
-
 # ---- softmax and attention ----------------------------------------------------------------------
 
 
@@ -516,10 +450,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "avg_pool2d_backward": images.avg_pool2d_backward,
     "adaptive_avg_pool2d": images.adaptive,
     "adaptive_avg_pool2d_backward": images.adaptive_backward,
-    "batch_norm_train": _batch_norm,
-    "batch_norm_backward": _batch_norm_backward,
-    "layer_norm": _layer_norm,
-    "layer_norm_backward": _layer_norm_backward,
+    "batch_norm_train": norms.batch_norm,
+    "batch_norm_backward": norms.batch_norm_backward,
+    "layer_norm": norms.layer_norm,
+    "layer_norm_backward": norms.layer_norm_backward,
     "softmax": _softmax,
     "softmax_backward": lambda g, y, dim: (
         y * (g - (g * y).sum(dim if y.ndim else (), keepdims=True))
