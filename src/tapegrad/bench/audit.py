@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from tapegrad.bench import frameworks, guards, preparation, units
+from tapegrad.bench import frameworks, guards, machine, preparation, units
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, Fault
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.given import Settings
@@ -145,8 +144,7 @@ def _trial(
 ) -> Outcome:
     """Measure one adapter under a name that tells nothing."""
     notes = _Notes(fault.phase)
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if processors < fault.processors:
+    if len(machine.usable()) < fault.processors:
         return _outcome(fault, notes, skipped=f"needs {fault.processors} processors")
     subject = replace(fault.contender, name="subject")
     settings = Settings(

@@ -263,8 +263,7 @@ def select(suite: Suite, options: Options) -> list[Case]:
     cases = [
         replace(case, dtype=options.dtype) if options.dtype else case
         for case in suite.cases
-        if (not options.sizes or case.size in options.sizes)
-        and (not patterns or any(_matches(case, pattern) for pattern in patterns))
+        if (not options.sizes or case.size in options.sizes) and _is_chosen(case, patterns)
     ]
     if not cases:
         raise _nothing(suite, options, patterns)
@@ -287,11 +286,7 @@ def _patterns(suite: Suite, pieces: Sequence[str]) -> list[str]:
 
 def _nothing(suite: Suite, options: Options, patterns: Sequence[str]) -> UnknownNameError:
     """Complain that no case has the sizes, among those that the patterns match."""
-    matching = [
-        case
-        for case in suite.cases
-        if not patterns or any(_matches(case, pattern) for pattern in patterns)
-    ]
+    matching = [case for case in suite.cases if _is_chosen(case, patterns)]
     known = [size for size in SIZES if any(case.size == size for case in matching)]
     of = f" that matches {', '.join(patterns)}" if patterns else ""
     kind = f"case in suite {suite.name}{of} of size"
@@ -320,6 +315,10 @@ def _expect_operators(cases: list[Case], contenders: list[Contender]) -> None:
         if case.op not in names:
             advice = "If an adapter of yours has it, name its file among the frameworks."
             raise UnknownNameError(case.level, case.op, sorted(names), advice)
+
+
+def _is_chosen(case: Case, patterns: Sequence[str]) -> bool:
+    return not patterns or any(_matches(case, pattern) for pattern in patterns)
 
 
 def _matches(case: Case, pattern: str) -> bool:

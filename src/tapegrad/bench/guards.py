@@ -488,7 +488,7 @@ def too_many(busy: float, threads: int) -> str | None:
 
 def preparing(probe: Probe) -> Finding | None:
     """Demand that building and compiling a new graph takes no more than is told."""
-    if probe.prepared is None or not preparation.is_new(probe.case):
+    if probe.prepared is None or not preparation.has_others(probe.case):
         return None
     told = probe.prepared + probe.believed
 

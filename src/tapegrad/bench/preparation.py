@@ -30,7 +30,7 @@ MORE_OPERATIONS = 4
 OTHER_SEED = 1_000
 
 
-def is_new(case: Case) -> bool:
+def has_others(case: Case) -> bool:
     """Tell whether there are other graphs like that of a case."""
     return case.level == "graph" and case.op == "graph"
 

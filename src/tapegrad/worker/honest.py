@@ -115,8 +115,8 @@ class Honest(Numpy):
         raise Unsupported("this adapter runs no scalar graphs")
 
 
-class Later(Operation):
-    """Does what it should until it has been looked at: until the first block is taken."""
+class Later:
+    """For what does as it should until it has been looked at: until the first block is taken."""
 
     seen = False
 

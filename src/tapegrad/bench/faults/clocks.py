@@ -176,15 +176,12 @@ class ThirdInBlocks(Honest):
         return true / 3 if in_block() else true
 
 
-class StaleLater(Honest):
+class StaleLater(Honest, Later):
     """Tells the time until it has been looked at, and a hundredth of it from then on."""
-
-    _later = False
 
     def elapsed(self, call: Call, calls: int) -> float:
         """Lie from the first block on."""
-        self._later = self._later or in_block()
-        return super().elapsed(call, calls) * (0.01 if self._later else 1.0)
+        return super().elapsed(call, calls) * (0.01 if self.later() else 1.0)
 
 
 def _seconds(call: Call) -> float:
