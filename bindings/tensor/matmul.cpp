@@ -68,6 +68,7 @@ template <class T>
 bool multiply_arrays(const View& a, const View& b, const View& c) {
     const Size m = c.shape[c.ndim - 2], n = c.shape[c.ndim - 1], k = a.shape[a.ndim - 1];
     const Size count = c.size_between(0, c.ndim - 2);
+    if (count == 0) return true;
     Product<T> product{m, n, k, matrix_of<T>(a), matrix_of<T>(b), c.as<T>(), n, false};
     const Size work = c.size() * std::max<Size>(k, 1) / 8;
     const bool single = count == 1 || is_one_product(a, b);

@@ -416,3 +416,17 @@ def test_modules_in_a_row_are_added_in_place() -> None:
     row += nn.Sequential(nn.Tanh())
     assert row is before and [type(each) for each in row] == [nn.ReLU, nn.Tanh]
     assert len(row + row) == 4 and len(row) == 2
+
+
+def test_what_is_assigned_anew_keeps_its_place() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 1))
+    net[0] = nn.Linear(2, 2)
+    net[2].weight = nn.Parameter(ones(1, 2))
+    names = ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert [name for name, _ in net.named_parameters()] == names == list(net.state_dict())
+    owner = nn.Module()
+    owner.a, owner.b = nn.Linear(1, 1), nn.Linear(1, 1)
+    owner.a = nn.Linear(1, 1, bias=False)
+    assert [name for name, _ in owner.named_children()] == ["a", "b"]
+    owner.a = nn.Parameter(ones(1))  # of another kind: among the parameters
+    assert [name for name, _ in owner.named_parameters()] == ["a", "b.weight", "b.bias"]

@@ -276,3 +276,41 @@ def test_misuse_is_explained(
 ) -> None:
     with pytest.raises(error, match=message):
         misuse()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda params: optim.SGD(params, lr=0.1, momentum=0.9),
+        lambda params: optim.Adam(params, lr=0.1),
+        lambda params: optim.AdamW(params, lr=0.1),
+        lambda params: optim.RMSprop(params, lr=0.1, momentum=0.9),
+    ],
+    ids=["sgd", "adam", "adamw", "rmsprop"],
+)
+def test_training_with_a_parameter_without_dimensions_goes_on(make: Callable[..., Any]) -> None:
+    def steps(scale: nn.Parameter, optimiser: Any, count: int) -> None:
+        for _ in range(count):
+            optimiser.zero_grad()
+            (scale * scale * 3 - scale).sum().backward()
+            optimiser.step()
+
+    whole = nn.Parameter(tensor(2.0))
+    steps(whole, make([whole]), 6)
+    first = nn.Parameter(tensor(2.0))
+    begun = make([first])
+    steps(first, begun, 3)
+    second = nn.Parameter(first.detach().clone())
+    resumed = make([second])
+    resumed.load_state_dict(begun.state_dict())
+    steps(second, resumed, 3)
+    assert second.item() == whole.item()
+
+
+def test_the_state_of_a_number_is_not_that_of_a_matrix() -> None:
+    scale, matrix = nn.Parameter(tensor(2.0)), nn.Parameter(ones(3, 2))
+    begun = optim.Adam([scale])
+    (scale * scale).backward()
+    begun.step()
+    with pytest.raises(StateError, match=r"expected \(3, 2\), got \(\)"):
+        optim.Adam([matrix]).load_state_dict(begun.state_dict())

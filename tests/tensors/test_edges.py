@@ -207,3 +207,20 @@ def test_remainders_of_special_values_are_numpys(device: str, dtype: str) -> Non
         expected = np.remainder(a, b)
     found = tt.tensor(a, device=device) % tt.tensor(b, device=device)
     same(found.numpy(), expected, 1e-6 if dtype == "float32" else 1e-12, "a % b")
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "float32", "float64"])
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ((0, 3, 2), (2, 3)), ((2, 0, 2), (2, 3)), ((2, 3, 2), (2, 0)), ((2, 3, 0), (0, 3)),
+        ((0, 3, 2), (0, 2, 3)), ((1, 0, 3, 2), (5, 1, 2, 3)), ((0, 2), (2, 3)),
+    ],
+)  # fmt: skip
+def test_products_of_empty_matrices_are_empty_or_zero(
+    left: tuple[int, ...], right: tuple[int, ...], device: str, dtype: str
+) -> None:
+    arrays = np.ones(left, dtype), np.ones(right, dtype)
+    a, b = (tt.tensor(each, device=device) for each in arrays)
+    np.testing.assert_array_equal((a @ b).numpy(), arrays[0] @ arrays[1])

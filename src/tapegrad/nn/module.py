@@ -165,10 +165,10 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if isinstance(value, Parameter):
-            self._forget(name)
+            self._forget(name, keep="_parameters")
             self.register_parameter(name, value)
         elif isinstance(value, Module):
-            self._forget(name)
+            self._forget(name, keep="_modules")
             self.register_module(name, value)
         elif (kind := self._kind_of(name)) is None:
             object.__setattr__(self, name, value)
@@ -194,10 +194,12 @@ class Module:
         fields = self.__dict__
         return next((kind for kind in _KINDS if name in fields.get(kind, ())), None)
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, keep: str = "") -> None:
+        """Let go of a name, but for its place among those of a kind that is kept."""
         self.__dict__.pop(name, None)
         for kind in _KINDS:
-            self.__dict__.get(kind, {}).pop(name, None)
+            if kind != keep:
+                self.__dict__.get(kind, {}).pop(name, None)
         self.__dict__.get("_non_persistent", set()).discard(name)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:

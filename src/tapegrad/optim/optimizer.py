@@ -16,6 +16,8 @@ from tapegrad.tensors import Tensor, enable_grad, float64, no_grad
 #: Parameters as users give them: tensors, tensors with names, or dicts of groups.
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 Group = dict[str, Any]
+#: The part of a state that is a number and no buffer, which PyTorch keeps as a tensor.
+_COUNT = "step"
 
 
 class Optimizer:
@@ -163,7 +165,9 @@ class Optimizer:
         owner = owners.get(number)
         if owner is not None:
             saved = {name: self._read(number, name, value) for name, value in saved.items()}
-        tensors = [value for value in saved.values() if isinstance(value, Tensor) and value.ndim]
+        tensors = [
+            value for name, value in saved.items() if isinstance(value, Tensor) and name != _COUNT
+        ]
         if owner is None or any(value.shape != owner.shape for value in tensors):
             raise StateError(
                 f"{type(self).__name__}.load_state_dict: the state of parameter {number} is "
@@ -171,7 +175,7 @@ class Optimizer:
                 + ("" if owner is None else f": expected {tuple(owner.shape)}, ")
                 + ("" if owner is None else f"got {tuple(tensors[0].shape)}")
             )
-        return {name: _copied(value, owner) for name, value in saved.items()}
+        return {name: _copied(name, value, owner) for name, value in saved.items()}
 
     def _read(self, number: Any, name: str, value: Any) -> Any:
         """Return a value of saved state; arrays and tensors of other libraries are read."""
@@ -206,10 +210,10 @@ def _kept(state: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _copied(value: Any, owner: Tensor) -> Any:
+def _copied(name: str, value: Any, owner: Tensor) -> Any:
     """Copy a value of saved state; floats get the dtype and the place of their parameter."""
     if not isinstance(value, Tensor):
         return deepcopy(value)
-    if value.ndim == 0:
+    if name == _COUNT:
         return value.item()
     return value.detach().to(owner.device).to(owner.dtype).clone()
