@@ -23,8 +23,10 @@ void raise_branch_changed(const Compiled& c, const char* what, nb::handle points
     raise_error(branch_errors().attr("changed")(nb::find(c), points, values, what));
 }
 
-void raise_branch_changed(const Compiled& c, const BranchChanged& changed, nb::handle points) {
-    raise_error(branch_errors().attr("changed_at")(nb::find(c), points, decoded(changed.what())));
+void raise_branch_changed(const Compiled& c, const BranchChanged& changed, nb::handle points,
+                          nb::handle starts) {
+    raise_error(
+        branch_errors().attr("changed_at")(nb::find(c), points, decoded(changed.what()), starts));
 }
 
 nb::list branches(const Compiled& c) {

@@ -10,9 +10,10 @@ namespace tapegrad::bindings {
 /// the branches they leave; shared inputs are no columns of these. `what` is what was called.
 [[noreturn]] void raise_branch_changed(const Compiled& c, const char* what, nb::handle points,
                                        const Shared& shared);
-/// The same for points that are no rows of the caller's: one, or those of a descent.
+/// The same for points that are no rows of the caller's: one, or those of a descent, which came
+/// from `starts` if that had several.
 [[noreturn]] void raise_branch_changed(const Compiled& c, const BranchChanged& changed,
-                                       nb::handle points);
+                                       nb::handle points, nb::handle starts = nb::none());
 
 /// Does what evaluates a program at many points.
 template <class Body>

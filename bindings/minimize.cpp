@@ -125,7 +125,8 @@ class Minimization {
         return result();
     }
 
-    /// Tells the rows of data that take another branch where the descent was, or only the branches.
+    /// Tells the rows of data that take another branch where the descent was, or the starts from
+    /// which it came there.
     [[noreturn]] void raise_at(const BranchChanged& changed) const {
         if (columns_) {
             Shared shared = first_inputs(compiled_, inputs_);
@@ -139,7 +140,11 @@ class Minimization {
         if (!points.is_valid()) throw nb::python_error();
         std::copy(changed.points.begin(), changed.points.end(),
                   static_cast<double*>(PyArray_DATA(array_of(points))));
-        raise_branch_changed(compiled_, changed, points.attr("T"));
+        nb::list starts;
+        for (std::size_t lane = 0; lane < changed.points.size() / inputs_; ++lane)
+            starts.append(std::min(count_ - 1, changed.first_start + lane));
+        raise_branch_changed(compiled_, changed, points.attr("T"),
+                             many_ ? nb::object(starts) : nb::none());
     }
 
     /// The variables are the program's first inputs, the others have a column of `rows` each.

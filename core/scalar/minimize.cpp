@@ -92,6 +92,7 @@ void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
             objective_.evaluate(block.x.data(), workspace, block.found);
     } catch (BranchChanged& changed) {
         changed.points.assign(block.x.begin(), block.x.end());
+        changed.first_start = static_cast<std::size_t>(&block - blocks_.data()) * lanes_;
         throw;
     }
 }
@@ -246,6 +247,8 @@ void Descent<T>::step(Block& block, std::size_t t) const {
         kernels.momentum(moves, adam.lr, static_cast<T>(o.momentum), first);
     else
         kernels.adam(moves, adam, first, second);
+    for (std::size_t l = 0; l < lanes_; ++l)  // what has ended stays, and meets no branch
+        if (block.reason[l] != Reason::none) copy_lane(block.last_x, block.x, l);
 }
 
 template <class T>

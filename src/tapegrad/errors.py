@@ -47,7 +47,7 @@ class BranchChanged(TapegradError, ValueError):  # noqa: N818  what happened, no
     """A point would take another branch than the one that was frozen when it was recorded."""
 
     rows: list[int] | None = None
-    """Of many rows: those that would, counted from 0. None for a single point, and for the points
-    that a descent went through."""
+    """Of many rows: those that would, counted from 0; of a descent from many starts: the starts
+    that were the first to get there. None for a single point or start."""
     branches: tuple[Any, ...] = ()
     """The branches that these rows, or the point, leave."""

@@ -102,6 +102,18 @@ def test_minimize_stops_where_a_step_leaves_the_branch(method: Any, starts: Any)
     assert program.minimize(np.array(starts), method, steps=3, lr=0.1).steps == 3
 
 
+@pytest.mark.parametrize("method", ["sgd", "adam"])
+def test_a_start_that_has_ended_does_not_go_past_a_branch(method: Any) -> None:
+    g = tg.Graph(branches="freeze")
+    x = g.input("x", value=1.0)
+    program = tg.compile(x**2 if x > 0.5 else -x, wrt=[x])
+    starts = np.array([[1.5], [60.0]])
+    found = program.minimize(starts, method, steps=15, lr=0.1, target=1.4)
+    alone = program.minimize(starts[0], method, steps=15, lr=0.1, target=1.4)
+    assert found.reason[0] == alone.reason == "target"
+    np.testing.assert_array_equal(found.x[0], alone.x)
+
+
 def test_the_branches_that_are_left_are_told_wherever_it_happens() -> None:
     g = tg.Graph(branches="freeze")
     x = g.inputs(2, values=[0.5, 2.0])
@@ -111,10 +123,15 @@ def test_the_branches_that_are_left_are_told_wherever_it_happens() -> None:
         with pytest.raises(tg.BranchChanged) as caught:
             program(point)
         assert (caught.value.rows, caught.value.branches) == (None, left)
-    for starts in ([0.5, 1.2], [[0.5, 9.0], [0.5, 1.2], [0.5, 8.0]]):
+    for starts, left_from in (([0.5, 1.2], None), ([[0.5, 9.0], [0.5, 1.2], [0.5, 8.0]], [1])):
         with pytest.raises(tg.BranchChanged, match="was false") as caught:
             program.minimize(np.array(starts), "sgd", lr=0.1)
-        assert (caught.value.rows, caught.value.branches) == (None, (second,))
+        assert (caught.value.rows, caught.value.branches) == (left_from, (second,))
+    far = np.full((100, 2), [0.5, 9.0])
+    far[77] = [0.5, 1.2]
+    with pytest.raises(tg.BranchChanged, match=r"minimize: from start 77 a point takes") as caught:
+        program.minimize(far, "sgd", lr=0.1, threads=2)
+    assert caught.value.rows == [77]
     with pytest.raises(tg.BranchChanged, match=r"profile: 1 of 2 rows") as caught:
         program.profile([[0.5, 2.0], [0.5, 0.5]])
     assert (caught.value.rows, caught.value.branches) == ([1], (second,))

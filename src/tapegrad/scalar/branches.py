@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,10 +70,18 @@ def changed(
     return error
 
 
-def changed_at(program: _core.Program, points: Any, message: str) -> BranchChanged:
-    """Make the error for one point (n,), or for points (m, n) that are no rows of the caller's."""
-    error = BranchChanged(message)
-    _, error.branches = _differences(program, np.atleast_2d(points))
+def changed_at(
+    program: _core.Program, points: Any, message: str, starts: Sequence[int] | None = None
+) -> BranchChanged:
+    """Make the error for one point (n,), or for points (m, n) that a descent reached.
+
+    `starts` tells where each of these came from, if the descent had several starts.
+    """
+    found, met = _differences(program, np.atleast_2d(points))
+    rows = None if starts is None else sorted({starts[lane] for lane in found})
+    error = BranchChanged(message if rows is None else f"minimize: from start {rows[0]} {message}")
+    error.rows = rows
+    error.branches = met
     return error
 
 
