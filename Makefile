@@ -27,7 +27,8 @@ frameworks: $(VENV)/.installed  ## PyTorch and JAX, for the bench and its tests
 	$(TAPEGRAD) bench frameworks install torch jax
 
 test: frameworks  ## all tests but those of TensorFlow and MXNet
-	$(BIN)/python -m pytest --ignore=tests/frameworks
+	$(BIN)/python -m pytest -n auto --ignore=tests/frameworks --ignore=tests/bench
+	$(BIN)/python -m pytest tests/bench  # these measure: one at a time
 
 test-frameworks: frameworks  ## TensorFlow and MXNet in the bench
 	$(TAPEGRAD) bench frameworks install tensorflow mxnet
