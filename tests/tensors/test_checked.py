@@ -13,6 +13,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.tensors as tt
+from tapegrad import nn
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tapegrad.nn import functional as F
 from tapegrad.tensors import Tensor
@@ -37,6 +38,26 @@ def test_a_checked_function_looks_like_the_function() -> None:
     assert inspect.isroutine(scaled) and "scaled" in repr(scaled)
     assert pickle.loads(pickle.dumps(scaled)) is scaled
     assert copy.deepcopy({"act": F.softplus})["act"] is F.softplus
+
+
+class Activated(nn.Module):
+    """Holds a function, as modules do."""
+
+    def __init__(self, act: Any) -> None:
+        super().__init__()
+        self.act = act
+
+
+def test_functions_are_copied_and_pickled_by_name() -> None:
+    for home in (tg, tt, F):
+        for name in getattr(home, "__all__", None) or dir(home):
+            found = getattr(home, name)
+            if callable(found):
+                assert copy.copy(found) is copy.deepcopy(found) is found, name
+                assert pickle.loads(pickle.dumps(found)) is found, name
+    model = Activated(tg.exp)
+    for made in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert made is not model and made.act is tg.exp
 
 
 def test_it_takes_arguments_by_place_and_by_name_and_as_a_method() -> None:

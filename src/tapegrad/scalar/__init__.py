@@ -1,5 +1,7 @@
 """The scalar engine: graphs, compiled programs, and transforms of functions of scalars."""
 
+import copyreg as _copyreg
+
 from tapegrad._core import Graph, Var, isa, isas, set_isa
 from tapegrad._core import functions as _functions
 from tapegrad._core.functions import *  # noqa: F403  the op table decides what there is
@@ -47,4 +49,6 @@ __all__ = [
     "vjp",
 ]
 __all__ += _functions.__all__
+# Native functions are copied and pickled as Python's are: by name.
+_copyreg.pickle(type(_functions.exp), lambda function: function.__qualname__)
 enable()

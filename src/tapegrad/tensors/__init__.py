@@ -79,7 +79,9 @@ for _part in (compare, creation, random, *ops.FILES):
     __all__ += _part.__all__
     for _name in _part.__all__:
         if not isinstance(_found := globals()[_name], type):
-            globals()[_name] = checked(_found)
+            globals()[_name] = _asking = checked(_found)
+            if _asking is not _found:  # where pickles look for it
+                _asking.__module__ = __name__
 set_tensors(Tensor, sys.modules[__name__])
 
 
