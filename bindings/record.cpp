@@ -12,12 +12,14 @@
 namespace tapegrad::bindings {
 
 thread_local bool recording = true;
+thread_local bool inferring = false;
 
 namespace {
 
 // ---- state ------------------------------------------------------------------------------------
 
-#define TENSOR_OBJECTS(X) X(array) X(device) X(node) X(cell) X(hooks) X(accumulated) X(grad)
+#define TENSOR_OBJECTS(X) \
+    X(array) X(device) X(node) X(cell) X(hooks) X(accumulated) X(grad) X(base)
 #define NODE_OBJECTS(X) \
     X(op) X(edges) X(operands) X(results) X(cells) X(shapes) X(dtypes) X(attrs) X(device) X(hooks)
 
@@ -61,10 +63,11 @@ PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
     auto* self = reinterpret_cast<TensorState*>(object);
     self->array = Py_NewRef(Py_None);
     self->device = Py_NewRef(Py_None);
+    self->inference = inferring;
     return object;
 }
 
-/// Takes a tensor that ends out of its ring.
+/// Takes a tensor out of its ring.
 void leave(TensorState* tensor) {
     if (!tensor->after) return;
     tensor->before->after = tensor->after;
@@ -88,8 +91,10 @@ PyMemberDef tensor_members[] = {
     OBJECT(TensorState, "_hooks", hooks),
     OBJECT(TensorState, "_accumulated", accumulated),
     OBJECT(TensorState, "_grad", grad),
+    {"_base", T_OBJECT, offsetof(TensorState, base), READONLY, nullptr},
     {"_index", T_INT, offsetof(TensorState, index), 0, nullptr},
     {"_requires_grad", T_BOOL, offsetof(TensorState, requires_grad), 0, nullptr},
+    {"_inference", T_BOOL, offsetof(TensorState, inference), 0, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorState, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 PyMemberDef node_members[] = {
@@ -155,13 +160,6 @@ long long version_of(PyObject* cell) {
     return is_none(cell) ? 0 : PyLong_AsLongLong(PyList_GET_ITEM(cell, version));
 }
 
-bool lies_on(PyObject* array, PyObject* base) {
-    static PyObject* name = name_of("base");
-    if (is_none(array)) return false;
-    if (PyArray_Check(array)) return PyArray_BASE(reinterpret_cast<PyArrayObject*>(array)) == base;
-    return get(array, name).is(base);
-}
-
 /// The views of a tensor, whose history changes with its own; those of others on its memory, as of
 /// what was detached, are not among them. One that is about to end has no references left.
 nb::list views_of(nb::handle object) {
@@ -171,10 +169,34 @@ nb::list views_of(nb::handle object) {
     if (!tensor->after) return out;
     for (TensorState* each = tensor->after; each != tensor; each = each->after) {
         auto* view = reinterpret_cast<PyObject*>(each);
-        if (Py_REFCNT(view) > 0 && lies_on(each->array, tensor->array))
-            out.append(nb::borrow(view));
+        if (Py_REFCNT(view) > 0 && each->base == object.ptr()) out.append(nb::borrow(view));
     }
     return out;
+}
+
+/// Ends that a tensor is a view, or has views: it will lie on other memory.
+void part(nb::handle object) {
+    if (!is_tensor(object.ptr())) raise("DTypeError", "part: expected a tensor");
+    for (nb::handle view : views_of(object)) {
+        leave(tensor_of(view.ptr()));
+        Py_CLEAR(tensor_of(view.ptr())->base);
+    }
+    leave(tensor_of(object.ptr()));
+    Py_CLEAR(tensor_of(object.ptr())->base);
+}
+
+/// What a view looks at; none for what is no view. A base that only this view holds is nobody's
+/// any more, and the view is none from here on.
+nb::object base_of(nb::handle object) {
+    if (!is_tensor(object.ptr())) raise("DTypeError", "base_of: expected a tensor");
+    TensorState* tensor = tensor_of(object.ptr());
+    if (!tensor->base) return nb::none();
+    if (Py_REFCNT(tensor->base) == 1) {
+        leave(tensor);
+        Py_CLEAR(tensor->base);
+        return nb::none();
+    }
+    return nb::borrow(tensor->base);
 }
 
 // ---- recording --------------------------------------------------------------------------------
@@ -235,13 +257,20 @@ void note_operands(NodeState* node, Items inputs) {
     }
 }
 
+[[noreturn]] void raise_inference(PyObject* op) {
+    nb::module_::import_("tapegrad.tensors.autograd").attr("refuse_saving")(nb::handle(op));
+    throw nb::python_error();
+}
+
 void save_operands(NodeState* node, Items inputs, unsigned long long saves) {
     node->operands = new_tuple(inputs.count);
     for (Py_ssize_t i = 0; i < inputs.count; ++i) {
         PyObject* input = inputs.items[i];
         const bool saved = i < most && saves >> i & 1;
         PyTuple_SET_ITEM(node->operands, i, Py_NewRef(saved ? input : Py_None));
-        if (saved && is_tensor(input)) node->stamp += version_of(tensor_of(input)->cell);
+        if (!saved || !is_tensor(input)) continue;
+        if (tensor_of(input)->inference) raise_inference(node->op);
+        node->stamp += version_of(tensor_of(input)->cell);
     }
 }
 
@@ -259,18 +288,6 @@ void save_results(NodeState* node, Items outs, unsigned long long keeps) {
     }
 }
 
-/// The tensor that a view looks at, or none if that is gone, or if it is no view.
-nb::object base_of(nb::handle object) {
-    if (!is_tensor(object.ptr())) raise("DTypeError", "base_of: expected a tensor");
-    const TensorState* tensor = tensor_of(object.ptr());
-    if (tensor->after)
-        for (TensorState* each = tensor->after; each != tensor; each = each->after) {
-            auto* base = reinterpret_cast<PyObject*>(each);
-            if (Py_REFCNT(base) > 0 && lies_on(tensor->array, each->array)) return nb::borrow(base);
-        }
-    return nb::none();
-}
-
 }  // namespace
 
 bool is_tensor(PyObject* object) { return PyObject_TypeCheck(object, tensor_state); }
@@ -281,6 +298,7 @@ nb::object wrap(PyObject* array, PyObject* device) {
     TensorState* self = tensor_of(made.ptr());
     self->array = Py_NewRef(array);
     self->device = Py_NewRef(device);
+    self->inference = inferring;
     return made;
 }
 
@@ -338,7 +356,10 @@ bool is_view(PyObject* array) {
 }
 
 void join(TensorState* view, TensorState* base) {
+    if (base->base) base = tensor_of(base->base);
     Py_XSETREF(view->cell, Py_NewRef(cell_of(base)));
+    Py_XSETREF(view->base, Py_NewRef(reinterpret_cast<PyObject*>(base)));
+    view->inference = base->inference;
     if (!base->after) base->before = base->after = base;
     view->before = base;
     view->after = base->after;
@@ -416,7 +437,13 @@ void bind_record(nb::module_& m) {
         .def(nb::init<>())
         .def_prop_rw(
             "enabled", [](const Mode&) { return recording; },
-            [](Mode&, bool enabled) { recording = enabled; });
+            [](Mode&, bool enabled) { recording = enabled && !inferring; })
+        .def_prop_rw(
+            "inference", [](const Mode&) { return inferring; },
+            [](Mode&, bool inference) {
+                inferring = inference;
+                recording = recording && !inference;
+            });
     nb::class_<Stream>(m, "Stream", "A seed, and a count of numbers drawn.")
         .def(nb::init<>())
         .def_rw("_seed", &Stream::seed)
@@ -462,6 +489,7 @@ void bind_record(nb::module_& m) {
             TensorState* tensor = tensor_of(object.ptr());
             nb::object out = wrap(tensor->array, tensor->device);
             tensor_of(out.ptr())->cell = Py_NewRef(cell_of(tensor));
+            tensor_of(out.ptr())->inference = tensor->inference;
             return out;
         },
         nb::arg("tensor"), nb::sig("def detached(tensor: TensorState) -> typing.Any"),
@@ -475,7 +503,9 @@ void bind_record(nb::module_& m) {
           "The views of a tensor, whose history changes with its own.");
     m.def("base_of", &base_of, nb::arg("tensor"),
           nb::sig("def base_of(tensor: TensorState) -> typing.Any"),
-          "The tensor that a view looks at; None if that is gone, or if it is no view.");
+          "What a view looks at, if anybody else can see it; None for what is no view.");
+    m.def("part", &part, nb::arg("tensor"), nb::sig("def part(tensor: TensorState) -> None"),
+          "Ends that a tensor is a view, or has views: it will lie on other memory.");
     m.def(
         "join",
         [](nb::handle view, nb::handle base) {

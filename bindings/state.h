@@ -18,11 +18,15 @@ namespace tapegrad::bindings {
 
 struct TensorState {
     PyObject_HEAD PyObject *array, *device, *node, *cell, *hooks, *accumulated, *grad, *weak;
-    /// Its neighbours in the ring of a tensor and its views, none of which the ring holds; null for
+    /// What a view looks at, which is no view itself; null for what is none.
+    PyObject* base;
+    /// Its neighbours in the ring of a base and its views, none of which the ring holds; null for
     /// one without views.
     TensorState *before, *after;
     int index;
     char requires_grad;
+    /// Whether it was made in inference mode, and may not take part in what is recorded.
+    char inference;
 };
 
 struct NodeState {
@@ -49,6 +53,8 @@ struct OpState {
 
 /// Whether operations are recorded in this thread.
 extern thread_local bool recording;
+/// Whether this thread is in inference mode, where nothing is.
+extern thread_local bool inferring;
 
 /// Sets `recording` while it lives.
 class Recording {
@@ -80,7 +86,7 @@ PyObject* cell_of(TensorState* tensor);
 void changed(TensorState* tensor);
 /// Whether an array lies on memory that somebody else holds, too.
 bool is_view(PyObject* array);
-/// Makes a view one of what it looks at: with its cell, and in its ring.
+/// Makes a view one of what it looks at, or of the base of that: with its cell, and in its ring.
 void join(TensorState* view, TensorState* base);
 /// Whether nothing that a node saved was changed in place since.
 bool unchanged(const NodeState* node);

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors import int32 as int32
     from tapegrad.tensors import int64 as int64
     from tapegrad.tensors import is_grad_enabled as is_grad_enabled
+    from tapegrad.tensors import is_inference_mode_enabled as is_inference_mode_enabled
     from tapegrad.tensors import is_tensor as is_tensor
     from tapegrad.tensors import no_grad as no_grad
     from tapegrad.tensors import set_grad_enabled as set_grad_enabled

@@ -6,11 +6,17 @@ from typing import Any
 
 VIEWS: dict[str, Any] = {
     "row": lambda x: x[0],
+    "last": lambda x: x[-1],
     "part": lambda x: x[1:],
+    "all": lambda x: x[:],
     "step": lambda x: x[::2],
+    "narrow": lambda x: x.narrow(-1, 0, 1),
     "transpose": lambda x: x.transpose(0, -1),
     "flat": lambda x: x.view(-1),
+    "reshape": lambda x: x.reshape(-1),
     "column": lambda x: x[..., -1],
+    "wider": lambda x: x.unsqueeze(-1),
+    "squeeze": lambda x: x.squeeze(),
     "expand": lambda x: x.unsqueeze(0).expand(2, *x.shape),
     "detach": lambda x: x.detach(),
     "data": lambda x: x.data,
@@ -21,40 +27,59 @@ CHANGES: dict[str, Any] = {
     "mul_": lambda x, y: x.mul_(y),
     "div_": lambda x, y: x.div_(y),
     "copy_": lambda x, y: x.copy_(y) if hasattr(y, "shape") else x.fill_(y),
-    "setitem": lambda x, y: x.__setitem__(1, y if not hasattr(y, "shape") or y.ndim < 2 else y[0]),
+    "zero_": lambda x, y: x.zero_(),
+    "setitem": lambda x, y: x.__setitem__(-1 if x.ndim else (), _number(y)),
+    "slice": lambda x, y: x.__setitem__(slice(1, None) if x.ndim else ..., _number(y)),
+    "places": lambda x, y: x.__setitem__([0] if x.ndim else ..., _number(y)),
+    "mask": lambda x, y: x.__setitem__(x.detach() > 1.4, _number(y)),
+    "masked_fill_": lambda x, y: x.masked_fill_(x.detach() > 1.4, _number(y)),
+    "clamp_": lambda x, y: x.clamp_(-2.0, 1.6),
     "sin_": lambda x, y: x.sin_(),
     "pow_": lambda x, y: x.pow_(2.0),
 }
 
 
-def changed(lib: Any, programs: list[Any], apart: bool) -> list[Any]:
-    """Return the values of a tensor and its views after changes, and the gradient behind them.
+def _number(y: Any) -> Any:
+    """Return one number of an operand."""
+    return y.sum() if hasattr(y, "shape") else y
 
-    With `apart` operands are copied before: what a change reads is then not what it writes.
+
+def changed(lib: Any, recorded: bool, steps: list[Any], apart: bool) -> Any:
+    """Return a tensor and its views after changes of any of them, and the gradient behind them.
+
+    Whether each has a history, its elements, and the gradient. With `apart` operands are copied
+    before: what a change reads is then not what it writes.
     """
-    return [_changed(lib, recorded, steps, apart) for recorded, steps in programs]
-
-
-def _changed(lib: Any, recorded: bool, steps: list[Any], apart: bool) -> Any:
     w = lib.tt.tensor([0.7, 1.3], dtype=lib.tt.float64, requires_grad=True)
     ones = lib.tt.ones(3, 2, dtype=lib.tt.float64)
     base = ones * w if recorded else ones * 1.5
-    seen = [base]
-    for kind, name, place in steps:
+    seen, written = [base], [base]
+    for kind, name, place, target in steps:
         given = seen[place % len(seen)]
         if kind == "view":
-            fits = given.ndim and (name != "flat" or given.is_contiguous())
+            fits = given.ndim and 0 not in given.shape and (name != "flat" or given.is_contiguous())
             seen.append(VIEWS[name](given) if fits else given)
+            if 0 not in seen[-1].stride() or not seen[-1].ndim:  # no element stands for several
+                written.append(seen[-1])
             continue
         operand: Any = {"number": 1.25, "weights": w + 0.25, "itself": base}.get(kind, given)
-        if kind == "seen" and tuple(given.shape) not in {(3, 2), (2,), (1,), ()}:
-            operand = w * 2
-        CHANGES[name](base, operand.clone() if apart and hasattr(operand, "clone") else operand)
+        x = written[target % len(written)]
+        _ = x.grad_fn  # PyTorch gives a view its history when that is asked for
+        if hasattr(operand, "shape") and not _fits(operand.shape, x.shape):
+            operand = operand.sum()
+        CHANGES[name](x, operand.clone() if apart and hasattr(operand, "clone") else operand)
     total = w.sum()
     for number, each in enumerate(seen):
         total = total + (each * each).sum() * (number + 1)
     total.backward()
-    return [each.detach().numpy().copy() for each in seen], w.grad.numpy()
+    values = [each.detach().numpy().copy() for each in seen]
+    return [each.requires_grad for each in seen], values, w.grad.numpy()
+
+
+def _fits(shape: Any, wider: Any) -> bool:
+    """Tell whether a shape broadcasts to another."""
+    ends = zip(reversed(shape), reversed(wider), strict=False)
+    return len(shape) <= len(wider) and all(size in (1, wide) for size, wide in ends)
 
 
 def shares(lib: Any, texts: list[str]) -> list[bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,7 @@ import pytest
 
 import tapegrad as tg
 import tapegrad.tensors as tt
+from tapegrad import nn
 from tapegrad.errors import DTypeError, GradError, ShapeError
 from tests.tensors.cases import DEVICES
 
@@ -195,6 +197,59 @@ def test_modes_switch_recording() -> None:
         return value * 2
 
     assert not plain(x).requires_grad and (x * 2).requires_grad
+
+
+def test_inference_mode_marks_what_is_made() -> None:
+    x, w = tt.ones(2), leaf(1.0, 2.0)
+    with tt.inference_mode():
+        assert tt.is_inference_mode_enabled()
+        made = [x * 1, w * 1, x.clone(), tt.ones(2), tt.ones(2, requires_grad=True)]
+        seen = [x[:1], w.T, x.detach(), x.reshape(2, 1)]
+        made += [made[0][:1], made[0].detach()]
+        with tt.enable_grad():
+            assert not (w * 2).requires_grad
+        with tt.inference_mode(mode=False):
+            made_outside = w * 2
+            assert made_outside.requires_grad and not tt.is_inference_mode_enabled()
+        assert (w * 2).is_inference() and x.add_(1) is x
+    assert not tt.is_inference_mode_enabled() and tt.is_grad_enabled()
+    made += [made[0].view(2, 1), copy.copy(made[0])]
+    assert all(each.is_inference() for each in made)
+    normal = [made[0] * 1, made[0].clone(), made[0] + w, copy.deepcopy(made[0]), made_outside]
+    assert not any(each.is_inference() for each in seen + normal)
+
+
+def test_tensors_of_inference_mode_take_no_part_in_what_is_recorded() -> None:
+    w = leaf(1.0, 2.0)
+    with tt.inference_mode():
+        x = tt.ones(2, dtype="float64") * 3
+        (x * w).mul_(x).unsqueeze_(0)[0] = 1.0
+    (x + w).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [1.0, 1.0]
+
+    class Kept(tt.Function):
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(a)
+            return b * 2
+
+    saving: list[Any] = [lambda: x * w, lambda: x @ w, lambda: Kept.apply(x, w)]
+    for call in (*saving, lambda: (w * 1).mul_(x[:1])):
+        with pytest.raises(RuntimeError, match=r"Inference tensors cannot be saved.*clone\(\)"):
+            call()
+    changes: list[Any] = [x.zero_, lambda: x.add_(1), lambda: x[:1].mul_(2), lambda: x.squeeze_(0)]
+    out = tt.elementwise(lambda a: a * 2)
+    changes += [lambda: x.__setitem__(0, 1.0), lambda: out(tt.ones_like(x), out=x)]
+    for change in changes:
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor"), tt.no_grad():
+            change()
+    for call in (x.requires_grad_, lambda: nn.Parameter(x)):
+        with pytest.raises(RuntimeError, match="Setting requires_grad=True on inference tensor"):
+            call()
+    with tt.inference_mode():
+        assert x.mul_(2).tolist() == [6.0, 6.0] and Kept.apply(x, w).is_inference()
+    (x.clone() * w).sum().backward()
+    assert w.grad.tolist() == [7.0, 7.0]
 
 
 def test_modes_switch_as_statements_and_decorate_without_brackets() -> None:

@@ -56,8 +56,8 @@ def test_functions_are_copied_and_pickled_by_name() -> None:
                 assert copy.copy(found) is copy.deepcopy(found) is found, name
                 assert pickle.loads(pickle.dumps(found)) is found, name
     model = Activated(tg.exp)
-    for made in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert made is not model and made.act is tg.exp
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert other is not model and other.act is tg.exp
 
 
 def test_it_takes_arguments_by_place_and_by_name_and_as_a_method() -> None:

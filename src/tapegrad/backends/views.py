@@ -52,6 +52,66 @@ def place(x: Array, y: Array, slices: Any, places: Any, memory: Memory) -> Array
     return out
 
 
+# A layout is a shape, a step per dimension, and a start: where the elements of a tensor, or of a
+# view, lie in memory. `have` is that of a tensor, `seen` that of a view of it.
+
+
+def look(x: Array, have: Any, seen: Any, memory: Memory) -> Array:
+    """Return the elements of x that a view looks at."""
+    out = memory.empty(seen[0], x.dtype)
+    if out.size:
+        flat, low = _in_memory(x, have, memory, own=False)
+        memory.write(out, _laid(flat, seen, low))
+    return out
+
+
+def cover(x: Array, y: Array, have: Any, seen: Any, memory: Memory) -> Array:
+    """Return a copy of x with y where a view looks."""
+    if 0 in have[0]:
+        return memory.empty(have[0], x.dtype)
+    flat, low = _in_memory(x, have, memory, own=True)
+    if 0 not in seen[0]:
+        memory.write(_laid(flat, seen, low), y)
+    if _is_packed(have):
+        return flat.reshape(have[0])
+    out = memory.empty(have[0], x.dtype)
+    memory.write(out, _laid(flat, have, low))
+    return out
+
+
+def _in_memory(x: Array, have: Any, memory: Memory, own: bool) -> tuple[Array, int]:
+    """Return memory in which x lies as a tensor has it, and the number of its first element."""
+    shape, steps, start = have
+    reach = [(size - 1) * step for size, step in zip(shape, steps, strict=True)]
+    low, high = (
+        start + sum(each) for each in ((min(r, 0) for r in reach), (max(r, 0) for r in reach))
+    )
+    if _is_packed(have) and x.flags.c_contiguous and not own:
+        return x.reshape(-1), low
+    flat = memory.empty((high - low + 1,), x.dtype)
+    memory.write(_laid(flat, have, low), x)
+    return flat, low
+
+
+def _laid(flat: Array, layout: Any, low: int) -> Array:
+    """Return the elements of a layout in memory whose first is number `low`."""
+    from numpy import ndarray
+
+    shape, steps, start = layout
+    size = flat.itemsize
+    return ndarray(shape, flat.dtype, flat, (start - low) * size, [size * step for step in steps])
+
+
+def _is_packed(layout: Any) -> bool:
+    """Tell whether elements lie in order, without gaps."""
+    room = 1
+    for size, step in zip(reversed(layout[0]), reversed(layout[1]), strict=True):
+        if size > 1 and step != room:
+            return False
+        room *= size
+    return True
+
+
 def stack(*arrays: Array, dim: int, memory: Memory) -> Array:
     """Return arrays side by side along a new dimension."""
     here = (*[slice(None)] * dim, None)
@@ -105,6 +165,8 @@ def kernels(memory: Memory) -> dict[str, Any]:
         "slice": lambda x, index: x[index],
         "unslice": lambda x, index, shape: unslice(x, index, shape, memory),
         "place": lambda x, y, slices, places: place(x, y, slices, places, memory),
+        "look": lambda x, have, seen: look(x, have, seen, memory),
+        "cover": lambda x, y, have, seen: cover(x, y, have, seen, memory),
         "write": lambda x, y, places: write(x, y, places, memory),
         "fill": memory.fill,
         "nonzero": nonzero,

@@ -31,7 +31,7 @@ class Parameter(Tensor):
                 "make one with tapegrad.tensor(...)"
             )
         self._array, self._device = values._array, values._device
-        self._cell = values._version_cell()
+        self._cell, self._inference = values._version_cell(), values._inference
         self.requires_grad = requires_grad
 
     def __repr__(self) -> str:

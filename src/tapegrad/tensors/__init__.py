@@ -19,6 +19,7 @@ from tapegrad.tensors.autograd import (
     grad,
     inference_mode,
     is_grad_enabled,
+    is_inference_mode_enabled,
     no_grad,
     set_grad_enabled,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "int32",
     "int64",
     "is_grad_enabled",
+    "is_inference_mode_enabled",
     "is_tensor",
     "no_grad",
     "set_grad_enabled",

@@ -134,7 +134,19 @@ class enable_grad(_PlainSwitch):  # noqa: N801
 
 
 class inference_mode(_Switch):  # noqa: N801
-    """Record nothing; the same as `no_grad` here, where that has no cost to save."""
+    """Record nothing within this block or function, and mark what is made there.
+
+    Marked tensors take no part in what is recorded later: what the way back needs they cannot be,
+    and they are changed in place within this mode only. Views of other tensors are not marked.
+
+    Example:
+        >>> import tapegrad as tg
+        >>> with tg.inference_mode():
+        ...     x = tg.ones(2) * 3
+        >>> x.is_inference(), x.clone().is_inference()
+        (True, False)
+
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         """Return a switch; or a function within one, where it decorates without brackets."""
@@ -142,6 +154,23 @@ class inference_mode(_Switch):  # noqa: N801
 
     def __init__(self, mode: Any = True) -> None:
         super().__init__(enabled=not mode)
+        self._outside: list[bool] = []
+
+    def __enter__(self) -> Self:
+        self._outside.append(MODE.inference)
+        self._before.append(MODE.enabled)
+        MODE.inference = not self._enabled
+        MODE.enabled = self._enabled
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        MODE.inference = self._outside.pop()
+        super().__exit__(kind, error, trace)
 
 
 class set_grad_enabled(_Switch):  # noqa: N801
@@ -182,6 +211,19 @@ class set_grad_enabled(_Switch):  # noqa: N801
 def is_grad_enabled() -> bool:
     """Tell whether operations are recorded."""
     return MODE.enabled
+
+
+def is_inference_mode_enabled() -> bool:
+    """Tell whether `inference_mode` is on."""
+    return MODE.inference
+
+
+def refuse_saving(op: Any) -> None:
+    """Raise for a tensor of inference mode that the way back would need."""
+    raise GradError(
+        f"{op.name}: Inference tensors cannot be saved for backward, and one of the operands was "
+        "made in inference_mode(); use its clone(), or make it in no_grad()"
+    )
 
 
 # ---- the record ---------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ class TensorBase(_core.TensorState):
         _hooks: dict[int, Hook] | None
         _accumulated: dict[int, Any] | None
         _grad: Tensor | None
+        _base: Tensor | None
+        _inference: bool
 
     # ---- what it is -----------------------------------------------------------------------------
 
@@ -122,6 +124,11 @@ class TensorBase(_core.TensorState):
         if wanted and self._array.dtype.kind != "f":
             raise DTypeError(
                 f"requires_grad: only floating point tensors have gradients, this is {self.dtype}"
+            )
+        if wanted and self._inference and not MODE.inference:
+            raise GradError(
+                "requires_grad: Setting requires_grad=True on inference tensor outside "
+                "InferenceMode is not allowed; use its clone(), or make it in no_grad()"
             )
         if not wanted and self._node is not None:
             raise GradError("requires_grad: a result cannot stop requiring gradients; use detach()")
@@ -225,6 +232,10 @@ class TensorBase(_core.TensorState):
         tensor: Tensor = _core.detached(self)
         return tensor
 
+    def is_inference(self) -> bool:
+        """Tell whether it was made in inference mode, and takes no part in what is recorded."""
+        return self._inference
+
     # ---- changes in place -----------------------------------------------------------------------
 
     @property
@@ -243,12 +254,13 @@ class TensorBase(_core.TensorState):
 
     def _take(self, value: Tensor) -> None:
         """Lie on the memory of a tensor that nobody else will change."""
+        _core.part(self)
         self._array, self._device = value._array, value._device
         self._changed()
 
     def _is_view(self) -> bool:
-        """Tell whether it lies on memory that somebody else holds, too."""
-        return _core.is_view(self._array)
+        """Tell whether it lies on the memory of another tensor, its base."""
+        return self._base is not None
 
     def _changed(self) -> None:
         """Note a change in place."""

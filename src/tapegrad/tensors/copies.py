@@ -19,7 +19,7 @@ _CELL = "cell"
 
 def share(x: Tensor, made: Tensor, memo: dict[Any, Any]) -> None:
     """Give a copy its elements: on memory that was copied before, if the original lies on that."""
-    base = _core.base_of(x)
+    base = x._base
     if base is not None and base._node is None and base.is_contiguous():
         whole = deepcopy(base, memo)
         made._array = _alike(x, base, whole)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
 from tapegrad.errors import DTypeError, GradError, OptionError, ShapeError
-from tapegrad.tensors.autograd import MODE, Node, enable_grad, grad_of_part, no_grad, part_since
+from tapegrad.tensors.autograd import (
+    MODE,
+    Node,
+    enable_grad,
+    grad_of_part,
+    no_grad,
+    part_since,
+    refuse_saving,
+)
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.creation import zeros
 from tapegrad.tensors.random import DEFAULT
@@ -88,6 +96,8 @@ class _Custom:
     def save(self, node: Node, outs: Sequence[Tensor]) -> None:
         """Leave with a node what `forward` saved; a result with its node would never be let go."""
         saved, self._context._saved = list(self._context._saved), ()
+        if any(x is not None and x._inference for x in saved):
+            refuse_saving(self)
         indices = {id(out): out._index for out in outs if out._node is node}
         self._own = {place: indices[id(x)] for place, x in enumerate(saved) if id(x) in indices}
         kept = [out if out._index in self._own.values() else None for out in outs]

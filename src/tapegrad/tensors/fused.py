@@ -60,6 +60,7 @@ class Fused:
                     f"{self.name}: expected a tensor per result as `out`, got "
                     f"{type(each).__name__}; make one with tg.empty_like"
                 )
+            in_place.refuse_inference(self.name, each)
         if MODE.enabled and any(_wants_grad(x) for x in (*operands, *results)):
             raise GradError(
                 f"{self.name}: what is written into `out` has no gradient, and one of the tensors "
@@ -245,6 +246,8 @@ class Elementwise(Fused):
 
     def in_place(self, a: Tensor, *others: Operand) -> Tensor:
         """Apply it to `a` and write the result there."""
+        if a._inference:
+            in_place.refuse_inference(self.name, a)
         recorded = MODE.enabled and (a._requires_grad or any(_wants_grad(x) for x in others))
         device, arrays = a._device, [a._array]
         for x in others:

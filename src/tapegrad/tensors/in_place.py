@@ -2,24 +2,39 @@
 
 1. What a change reads has to stay for the way back: the tensor as it was, and operands that lie on
    the same memory, are copied before it is written.
-2. Afterwards the tensor is the result of an operation, and so are its views: each becomes one that
-   takes elements of the changed tensor, whether it had a history before or not.
+2. Afterwards the tensor is the result of an operation. If it is a view, its base is one, too: what
+   it was, with the view's elements in their places.
+3. Other views that the change shows in take their elements of the base as it is now, whether they
+   had a history before or not.
+
+A view holds its base, which is no view itself; the base knows its views and holds none. What a view
+is of its base is nowhere but in their layouts: where the elements of each lie in memory.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tapegrad import _core
 from tapegrad.errors import GradError
-from tapegrad.tensors.autograd import Node
+from tapegrad.tensors.autograd import MODE
 from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.registry import find
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
+
+
+def refuse_inference(name: str, a: Tensor) -> None:
+    """Raise where a tensor of inference mode is to be changed outside of it."""
+    if a._inference and not MODE.inference:
+        raise GradError(
+            f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed; "
+            "change its clone(), or make it in no_grad()"
+        )
 
 
 def check(name: str, a: Tensor) -> None:
@@ -29,15 +44,26 @@ def check(name: str, a: Tensor) -> None:
             f"{name}: a leaf that requires gradients cannot be changed in place; do it within "
             "no_grad(), or work on a copy"
         )
-    if a._is_view():
+    base = _core.base_of(a)
+    if base is not None and base._requires_grad:
+        _check_view(name, a, base)
+    if any(view._requires_grad and view._node is None for view in _others(a)):
         raise GradError(
-            f"{name}: a view cannot be changed in place while gradients are recorded; "
-            "use tg.where or tg.cat, or work on a copy"
-        )
-    if any(view._requires_grad and view._node is None for view in _core.views_of(a)):
-        raise GradError(
-            f"{name}: a leaf that requires gradients is a view of this tensor, which cannot be "
+            f"{name}: a leaf that requires gradients is a view of this memory, which cannot be "
             "changed in place then; do it within no_grad(), or make the leaf of a copy"
+        )
+
+
+def _check_view(name: str, a: Tensor, base: Tensor) -> None:
+    if base._node is None:
+        raise GradError(
+            f"{name}: a view of a leaf that requires gradients cannot be changed in place; do it "
+            "within no_grad(), or work on a copy"
+        )
+    if not a._requires_grad:
+        raise GradError(
+            f"{name}: a view that was made within no_grad() cannot be changed in place while "
+            "gradients are recorded; make the view outside, or change it within no_grad()"
         )
 
 
@@ -57,34 +83,45 @@ def kept(a: Tensor, x: Any) -> Any:
 
 
 def follow(a: Tensor) -> None:
-    """Give the views of a tensor that was changed the history that it has now."""
-    for view in _core.views_of(a):
-        base, seen = (x._device.to_numpy(x._array) for x in (a, view))
-        start = seen.__array_interface__["data"][0] - base.__array_interface__["data"][0]
-        looks = base.strides, (seen.shape, seen.strides, start)
-        _core.record(_FOLLOWING, (0, 0), (a,), (view,), looks, a._device, 1)
+    """Give what a change of `a` shows in, its base and their views, the history it has now."""
+    base = a
+    if a._base is not None:
+        base = a._base
+        _note("cover", (base, a), base, _layouts(base, a))
+    for view in _others(a):
+        if not view._requires_grad or np.may_share_memory(_seen(view), _seen(a)):
+            _note("look", (base,), view, _layouts(base, view))
 
 
-class _Following:
-    """A view as an operation on what it looks at, by the places of its elements."""
-
-    name = "view"
-
-    def vjp(self, node: Node, g: Tensor) -> Tensor:
-        """Return zeros with the gradient in the places that the view looks at."""
-        shape, (strides, seen) = node.shapes[0], node.attrs
-        have = _addresses(shape, strides).ravel()
-        order = np.argsort(have)
-        places = order[np.searchsorted(have, _addresses(*seen).ravel(), sorter=order)]
-        spread = find("put_add")(g.reshape(-1), index=(places,), shape=(have.size,))
-        found: Tensor = spread.reshape(shape)
-        return found
+def _others(a: Tensor) -> list[Tensor]:
+    """Return all views of the base of a tensor, or of itself, but this one."""
+    views: list[Tensor] = _core.views_of(a if a._base is None else a._base)
+    return [each for each in views if each is not a]
 
 
-_FOLLOWING = _Following()
+def _note(name: str, operands: tuple[Tensor, ...], out: Tensor, attrs: dict[str, Any]) -> None:
+    """Note that a tensor is the result of an operation now; its elements are there already."""
+    op = find(name)
+    _core.record(op, op.plans, operands, (out,), attrs, out._device, 1)
 
 
-def _addresses(shape: tuple[int, ...], strides: tuple[int, ...], start: int = 0) -> Any:
-    """Return where the elements lie, in bytes."""
-    steps = [np.arange(n) * step for n, step in zip(shape, strides, strict=True)]
-    return np.asarray(sum(np.ix_(*steps), start))
+def _seen(x: Tensor) -> Any:
+    """Return the elements where they lie."""
+    return x._device.to_numpy(x._array)
+
+
+def _layouts(base: Tensor, view: Tensor) -> dict[str, Any]:
+    """Return where the elements of a tensor and of a view lie, counted from the tensor's first.
+
+    A layout is a shape, a step per dimension, and a start; steps of one element are 0. All are
+    counted in the largest unit that they have in common, so most tensors have no gaps.
+    """
+    have, seen = _seen(base), _seen(view)
+    start = seen.__array_interface__["data"][0] - have.__array_interface__["data"][0]
+    steps = [
+        [step if size > 1 else 0 for size, step in zip(each.shape, each.strides, strict=True)]
+        for each in (have, seen)
+    ]
+    unit = math.gcd(start, *steps[0], *steps[1]) or 1
+    ours, theirs = (tuple([step // unit for step in each]) for each in steps)
+    return {"have": (have.shape, ours, 0), "seen": (seen.shape, theirs, start // unit)}

@@ -500,7 +500,7 @@ class Tensor(TensorBase):
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         made._array, made._device, made._cell = self._array, self._device, self._version_cell()
-        made._requires_grad = self._requires_grad
+        made._requires_grad, made._inference = self._requires_grad, self._inference
         return made
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:

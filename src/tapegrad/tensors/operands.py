@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, GradError
+from tapegrad.tensors import in_place
 from tapegrad.tensors.autograd import MODE
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops.elementwise import OPERANDS
@@ -56,6 +57,7 @@ def into(op: str, x: Tensor, found: Tensor) -> Tensor:
 
 def take_shape(op: str, x: Tensor, view: Tensor) -> Tensor:
     """Give x the shape, and the history, of a view of it; what was recorded of x before is lost."""
+    in_place.refuse_inference(op, x)
     if MODE.enabled and x._requires_grad and x._node is None:
         raise GradError(
             f"{op}: a leaf that requires gradients cannot be changed in place; use "

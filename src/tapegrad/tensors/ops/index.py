@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad import _core
 from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
@@ -158,16 +159,19 @@ def _listed(each: Any) -> Any:
 
 def setitem(input: Tensor, index: Any, value: Any) -> None:
     """Write into x[index] in place."""
+    if input._inference:
+        in_place.refuse_inference("x[...] = y", input)
     slices, places = plain_index(index), None
     if slices is None:
         slices, places = _split(index, input._array.ndim)
     source = _without_ones(creation.scalar_like("x[...] = y", value, input))
     device = common_device("x[...] = y", (input, source))
     wanted = input._requires_grad or (source._requires_grad and input.is_floating_point())
+    recorded = wanted and MODE.enabled
+    if recorded:
+        in_place.check("x[...] = y", input)
+        places = places if places is None else _own(places)
     try:
-        if wanted and MODE.enabled:
-            _recorded_setitem(input, slices, places, source)
-            return
         target = input._array if slices is None else input._array[slices]
         _check_target(target, source if places is None else None)
         device.kernels["write"](target, source._array, places=places)
@@ -181,6 +185,10 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
             f"x[...] = y: expected y to broadcast to {room}, got {source.shape}"
         ) from None
     input._changed()
+    if recorded:
+        attrs = {"slices": slices, "places": places}
+        _core.record(_PLACE, _PLACE.plans, (input, source), (input,), attrs, device, 1)
+        in_place.follow(input)
 
 
 def _without_ones(source: Tensor) -> Tensor:
@@ -204,20 +212,9 @@ def _check_target(target: Any, source: Tensor | None) -> None:
         raise ShapeError(f"x[...] = y: expected y to broadcast to {target.shape}, got {given}")
 
 
-def _recorded_setitem(x: Tensor, slices: Any, places: Any, source: Tensor) -> None:
-    """Write in place while gradients are recorded: x becomes the result of an operation."""
-    in_place.check("x[...] = y", x)
-    if places is not None:  # what the way back needs nobody changes
-        places = _own(places)
-    after: Tensor = _PLACE(in_place.copied(x), source, slices=slices, places=places)
-    x._device.kernels["write"](x._array, after._array, places=None)
-    x._changed()
-    x._requires_grad, x._node, x._index = True, after._node, after._index
-    in_place.follow(x)
-
-
 def _place_vjp(node: Node, g: Tensor) -> tuple[Any, Any]:
-    kept: Tensor = _PLACE(g, creation.scalar_like("place", 0.0, g), **node.attrs)
+    zero = creation.scalar_like("place", 0.0, g)
+    kept = _PLACE(g, zero, **node.attrs) if node.needs[0] else None
     return kept, _chosen(g, **node.attrs) if node.needs[1] else None
 
 
@@ -233,6 +230,54 @@ _PLACE = define(
         Sample((3, 4), (2, 2), slices=(slice(None, None, 2), slice(1, 3)), places=None),
         Sample((3, 4), (2, 1), slices=(slice(None, None, 2), slice(1, 3)), places=None),
         Sample((3, 4), (2,), slices=(1, ...), places=(np.array([3, 0]),)),
+    ],
+)
+
+# ---- by layouts, for changes in place -----------------------------------------------------------
+
+_DENSE = ((3, 4), (4, 1), 0)
+_APART_IN_MEMORY = ((3, 2), (-2, 7), 0)
+
+
+def _look_vjp(node: Node, g: Tensor) -> Tensor:
+    """Return zeros with the gradient where the view looks; its elements may stand for several."""
+    shape, steps, start = node.attrs["seen"]
+    several = [d for d, step in enumerate(steps) if not step and shape[d] > 1]
+    if several:
+        g = g.sum(several, True)
+    zeros = creation.zeros(node.shapes[0], dtype=g.dtype, device=g.device)
+    found: Tensor = _COVER(zeros, g, have=node.attrs["have"], seen=(g.shape, steps, start))
+    return found
+
+
+_LOOK = define(
+    name="look",
+    total=True,
+    function=None,
+    doc="the elements of x that a view looks at, by its layout: a copy",
+    rule=lambda x, have, seen: seen[0],
+    vjp=_look_vjp,
+    cost=_cost,
+    samples=[
+        Sample((3, 4), have=_DENSE, seen=((2, 2), (4, 2), 5)),
+        Sample((3, 4), have=_DENSE, seen=((2, 3), (0, -4), 10)),
+        Sample((3, 2), have=_APART_IN_MEMORY, seen=((2,), (7,), -2)),
+    ],
+)
+_COVER: Op = define(
+    name="cover",
+    total=True,
+    function=None,
+    doc="a copy of x with y where a view looks, by its layout",
+    rule=lambda x, y, have, seen: have[0],
+    vjp=lambda node, g: (
+        _COVER(g, creation.scalar_like("cover", 0.0, g), **node.attrs) if node.needs[0] else None,
+        _LOOK(g, **node.attrs) if node.needs[1] else None,
+    ),
+    cost=_cost,
+    samples=[
+        Sample((3, 4), (2, 2), have=_DENSE, seen=((2, 2), (4, 2), 5)),
+        Sample((3, 2), (2,), have=_APART_IN_MEMORY, seen=((2,), (7,), -2)),
     ],
 )
 
