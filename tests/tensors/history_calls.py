@@ -59,7 +59,7 @@ def changed(lib: Any, recorded: bool, steps: list[Any], apart: bool) -> Any:
         if kind == "view":
             fits = given.ndim and 0 not in given.shape and (name != "flat" or given.is_contiguous())
             seen.append(VIEWS[name](given) if fits else given)
-            if 0 not in seen[-1].stride() or not seen[-1].ndim:  # no element stands for several
+            if name != "expand" and any(each is given for each in written):
                 written.append(seen[-1])
             continue
         operand: Any = {"number": 1.25, "weights": w + 0.25, "itself": base}.get(kind, given)

@@ -94,6 +94,101 @@ def test_views_that_follow_have_gradients_of_any_order() -> None:
     assert tt.gradcheck(function, w) and tt.gradgradcheck(function, w)
 
 
+def test_changes_of_views_have_gradients_of_any_order() -> None:
+    def function(w: Any) -> Any:
+        buffer = tt.ones(2, 4, dtype="float64") * w
+        part, wide = buffer.T[1:3], buffer.view(2, 2, 2)[..., :1].expand(2, 2, 3)
+        part[0].mul_(w[:2].sin())
+        buffer.view(-1)[1::3].sin_()
+        part.mul_(part.sum())
+        return (buffer * buffer).sum() * wide.sum() + part.exp().sum()
+
+    w = tt.tensor([0.4, 0.9, 0.1, 0.3], dtype="float64", requires_grad=True)
+    assert tt.gradcheck(function, w) and tt.gradgradcheck(function, w)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "root",
+    [
+        lambda m: m.T,
+        lambda m: m[::2, 1::2],
+        lambda m: m[::-1, ::-3],
+        lambda m: m[:0],
+        lambda m: m[1, 2],
+    ],
+)
+def test_bases_may_lie_in_memory_in_any_way(root: Any, device: str) -> None:
+    w = tt.tensor(2.0, device=device, requires_grad=True)
+    base = root(tt.ones(4, 5, device=device)).detach()
+    seen, whole = base[..., :1] if base.ndim else base[None], base.view((*base.shape, 1))
+    seen.mul_(w)
+    whole.add_(w)
+    assert base._base is None and seen._base is base
+    base.sum().backward()
+    assert w.grad is not None and w.grad.item() == base.numel() + seen.numel()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_base_is_changed_through_its_views(device: str) -> None:
+    x = tt.ones(2, 3, device=device, requires_grad=True)
+    z = tt.ones(2, device=device, requires_grad=True)
+    y = x * 2
+    rows, column = y.unbind(), y[:, 1]
+    rows[0].mul_(3)
+    column.add_(z)
+    y[1:].view(-1)[0] = 0.0
+    assert column._base is y and y.tolist() == [[6.0, 7.0, 6.0], [0.0, 3.0, 2.0]]
+    (y.sum() + rows[1].sum() + column.sum()).backward()
+    assert x.grad is not None and x.grad.tolist() == [[6.0, 12.0, 6.0], [0.0, 6.0, 4.0]]
+    assert z.grad is not None and z.grad.tolist() == [2.0, 3.0]
+
+
+def test_views_know_each_other_without_their_base() -> None:
+    x = tt.ones(3, requires_grad=True)
+    y = x * 1
+    first, last = y[:2], y[1:]
+    del y
+    first.mul_(3)
+    last.mul_(x[1:] * 2)
+    (first.sum() + last.sum()).backward()
+    assert x.grad is not None and x.grad.tolist() == [3.0, 24.0, 4.0]
+
+
+def test_a_base_that_nobody_else_holds_is_let_go() -> None:
+    x = tt.ones(2, 3, requires_grad=True)
+    base = x.clone()
+    end, column = weakref.ref(base), base[:, 1]
+    del base
+    assert end() is not None
+    column.add_(2)
+    assert end() is None and column._base is None
+    (column * column).sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [[0.0, 6.0, 0.0]] * 2
+
+
+def test_views_that_have_no_place_in_the_record_are_not_changed() -> None:
+    x = tt.ones(3, requires_grad=True)
+    y = x * 2
+    with tt.no_grad():
+        unrecorded, of_leaf = y[:2], x[:2]
+    for change in (lambda: x[1:].add_(1), of_leaf.zero_, x.view(3, 1).zero_):
+        with pytest.raises(GradError, match="a view of a leaf"):
+            change()
+    for change in (lambda: unrecorded.mul_(2), lambda: unrecorded.__setitem__(0, x[0])):
+        with pytest.raises(GradError, match=r"made within no_grad\(\)"):
+            change()
+    with pytest.raises(GradError, match=r"use detach\(\)"):
+        y[:2].detach_()
+    loss = (y * y).sum()
+    with tt.no_grad():
+        unrecorded.zero_()
+        of_leaf.zero_()
+    assert y.tolist() == [0.0, 0.0, 2.0] and x.tolist() == [0.0, 0.0, 1.0]
+    with pytest.raises(GradError, match="changed in place"):
+        loss.backward()
+
+
 def test_what_is_no_view_does_not_follow() -> None:
     w, x = tt.ones(2, requires_grad=True), tt.zeros(3, 2)
     other, row = x.detach(), x.detach()[0]

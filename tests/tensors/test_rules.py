@@ -136,6 +136,8 @@ def test_gradients_at_edges_are_those_of_pytorch(torch: Torch, device: str) -> N
 CHANGES = [
     *(f"y.pow_({k})" for k in (2, 3, -1, 2.5, 0.5, 1)),
     *("y **= 2", "y **= z", "y.pow_(z)", "y.clamp_(z)", "y.clamp_(1.0, 2.0)"),
+    *("y.index_put_([tt.tensor([2, 0])], z[:2])", "y.index_put_((y > 1.5,), z[0], True)"),
+    *("y.index_put_((tt.tensor([0, -1, 0]),), z * 2, accumulate=True)", "y[1:].pow_(z[1:])"),
     *("y.masked_fill_(y > 1.5, 7.0)", "y.masked_fill_(y > 1.5, z.detach().sum())"),
     *("y.masked_fill_(y > 1.5, z.sum())", "y[y > 1.5] = z.sum()", "y[[0, 2]] = z[:2] * 2"),
 ]

@@ -248,7 +248,7 @@ class Elementwise(Fused):
         """Apply it to `a` and write the result there."""
         if a._inference:
             in_place.refuse_inference(self.name, a)
-        recorded = MODE.enabled and (a._requires_grad or any(_wants_grad(x) for x in others))
+        recorded = MODE.enabled and (in_place.has_history(a) or any(_wants_grad(x) for x in others))
         device, arrays = a._device, [a._array]
         for x in others:
             if isinstance(x, TensorBase) and x._device is not device:

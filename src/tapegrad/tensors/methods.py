@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tapegrad import _core
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
-from tapegrad.errors import OptionError, ShapeError
+from tapegrad.errors import GradError, OptionError, ShapeError
 from tapegrad.tensors import compare, copies, creation, printing, random
 from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
@@ -356,6 +356,10 @@ class Tensor(TensorBase):
         """Add elements along a dimension in place, one per index."""
         return _into("scatter_add_", self, _before(self, src).scatter_add(dim, index, src))
 
+    def index_put_(self, indices: Any, values: Tensor, accumulate: Any = False) -> Tensor:
+        """Write values into x[indices]; or add them, where a place may be named twice."""
+        return index.put(self, indices, _tensor("index_put_", values), accumulate)
+
     def uniform_(
         self, low: float = 0.0, to: float = 1.0, *, generator: random.Generator | None = None
     ) -> Tensor:
@@ -396,7 +400,9 @@ class Tensor(TensorBase):
         return self
 
     def detach_(self) -> Tensor:
-        """Forget where it came from."""
+        """Forget where it came from; a view cannot."""
+        if _core.base_of(self) is not None:
+            raise GradError("detach_: a view cannot be detached in place; use detach()")
         self._node, self._index, self._requires_grad = None, 0, False
         return self
 

@@ -166,8 +166,8 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         slices, places = _split(index, input._array.ndim)
     source = _without_ones(creation.scalar_like("x[...] = y", value, input))
     device = common_device("x[...] = y", (input, source))
-    wanted = input._requires_grad or (source._requires_grad and input.is_floating_point())
-    recorded = wanted and MODE.enabled
+    wanted = source._requires_grad and input.is_floating_point()
+    recorded = MODE.enabled and (wanted or in_place.has_history(input))
     if recorded:
         in_place.check("x[...] = y", input)
         places = places if places is None else _own(places)
@@ -189,6 +189,22 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         attrs = {"slices": slices, "places": places}
         _core.record(_PLACE, _PLACE.plans, (input, source), (input,), attrs, device, 1)
         in_place.follow(input)
+
+
+def put(input: Tensor, indices: Any, values: Tensor, accumulate: bool) -> Tensor:
+    """Write values into x[indices] in place, or add them there, as often as a place is named."""
+    if not accumulate:
+        setitem(input, tuple(indices), values)
+        return input
+    slices, places = _split(tuple(indices), input._array.ndim)
+    target = input if slices is None else SLICE(input, index=slices)
+    if places is None:
+        target.add_(values)
+        return input
+    places = _own(places)
+    room = _TAKE(target.detach(), index=places).shape
+    target.add_(_PUT_ADD(values.expand(room), index=places, shape=target.shape))
+    return input
 
 
 def _without_ones(source: Tensor) -> Tensor:
