@@ -18,8 +18,7 @@ namespace {
 
 // ---- state ------------------------------------------------------------------------------------
 
-#define TENSOR_OBJECTS(X) \
-    X(array) X(device) X(node) X(cell) X(hooks) X(accumulated) X(grad) X(base)
+#define TENSOR_OBJECTS(X) X(array) X(device) X(node) X(cell) X(hooks) X(accumulated) X(grad) X(base)
 #define NODE_OBJECTS(X) \
     X(op) X(edges) X(operands) X(results) X(cells) X(shapes) X(dtypes) X(attrs) X(device) X(hooks)
 
@@ -160,29 +159,65 @@ long long version_of(PyObject* cell) {
     return is_none(cell) ? 0 : PyLong_AsLongLong(PyList_GET_ITEM(cell, version));
 }
 
-/// The views of a tensor, whose history changes with its own; those of others on its memory, as of
-/// what was detached, are not among them. One that is about to end has no references left.
-nb::list views_of(nb::handle object) {
-    if (!is_tensor(object.ptr())) raise("DTypeError", "views_of: expected a tensor");
-    const TensorState* tensor = tensor_of(object.ptr());
-    nb::list out;
-    if (!tensor->after) return out;
-    for (TensorState* each = tensor->after; each != tensor; each = each->after) {
-        auto* view = reinterpret_cast<PyObject*>(each);
-        if (Py_REFCNT(view) > 0 && each->base == object.ptr()) out.append(nb::borrow(view));
+/// Where the elements of an array lie: from the first byte to behind the last.
+struct Reach {
+    std::intptr_t low = 0, high = 0;
+
+    explicit Reach(PyArrayObject* array) {
+        low = high = reinterpret_cast<std::intptr_t>(PyArray_DATA(array));
+        for (int d = 0; d < PyArray_NDIM(array); ++d) {
+            const npy_intp most = (PyArray_DIM(array, d) - 1) * PyArray_STRIDE(array, d);
+            (most < 0 ? low : high) += most;
+        }
+        high = PyArray_SIZE(array) ? high + PyArray_ITEMSIZE(array) : low;
     }
+};
+
+/// Whether two arrays may have an element in common.
+bool overlap(PyObject* a, PyObject* b) {
+    if (!PyArray_Check(a) || !PyArray_Check(b)) return true;
+    const Reach first(reinterpret_cast<PyArrayObject*>(a)),
+        second(reinterpret_cast<PyArrayObject*>(b));
+    return first.low < second.high && second.low < first.high;
+}
+
+/// Calls a body with each view of a base; one that is about to end has no references left.
+template <class Body>
+void for_views(TensorState* base, Body body) {
+    if (!base->after) return;
+    for (TensorState *each = base->after, *next; each != base; each = next) {
+        next = each->after;
+        auto* view = reinterpret_cast<PyObject*>(each);
+        if (Py_REFCNT(view) > 0 && each->base == reinterpret_cast<PyObject*>(base)) body(each);
+    }
+}
+
+/// The other views that a change of a tensor shows in, or of its base: whose elements it may be,
+/// and all that have no history yet or are leaves. Those of others on the memory, as of what was
+/// detached, are not among them.
+nb::list touched_by(nb::handle object) {
+    if (!is_tensor(object.ptr())) raise("DTypeError", "touched_by: expected a tensor");
+    TensorState* tensor = tensor_of(object.ptr());
+    nb::list out;
+    for_views(tensor->base ? tensor_of(tensor->base) : tensor, [&](TensorState* view) {
+        if (view == tensor) return;
+        const bool plain = !view->requires_grad || is_none(view->node);
+        if (plain || overlap(view->array, tensor->array))
+            out.append(nb::borrow(reinterpret_cast<PyObject*>(view)));
+    });
     return out;
 }
 
 /// Ends that a tensor is a view, or has views: it will lie on other memory.
 void part(nb::handle object) {
     if (!is_tensor(object.ptr())) raise("DTypeError", "part: expected a tensor");
-    for (nb::handle view : views_of(object)) {
-        leave(tensor_of(view.ptr()));
-        Py_CLEAR(tensor_of(view.ptr())->base);
-    }
-    leave(tensor_of(object.ptr()));
-    Py_CLEAR(tensor_of(object.ptr())->base);
+    TensorState* tensor = tensor_of(object.ptr());
+    for_views(tensor, [](TensorState* view) {
+        leave(view);
+        Py_CLEAR(view->base);
+    });
+    leave(tensor);
+    Py_CLEAR(tensor->base);
 }
 
 /// What a view looks at; none for what is no view. A base that only this view holds is nobody's
@@ -498,9 +533,9 @@ void bind_record(nb::module_& m) {
         "is_view", [](nb::handle array) { return is_view(array.ptr()); }, nb::arg("array"),
         nb::sig("def is_view(array: typing.Any) -> bool"),
         "Whether an array lies on memory that somebody else holds, too.");
-    m.def("views_of", &views_of, nb::arg("tensor"),
-          nb::sig("def views_of(tensor: TensorState) -> list[typing.Any]"),
-          "The views of a tensor, whose history changes with its own.");
+    m.def("touched_by", &touched_by, nb::arg("tensor"),
+          nb::sig("def touched_by(tensor: TensorState) -> list[typing.Any]"),
+          "The other views whose history changes with that of a tensor that is changed.");
     m.def("base_of", &base_of, nb::arg("tensor"),
           nb::sig("def base_of(tensor: TensorState) -> typing.Any"),
           "What a view looks at, if anybody else can see it; None for what is no view.");

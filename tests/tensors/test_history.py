@@ -144,6 +144,20 @@ def test_a_base_is_changed_through_its_views(device: str) -> None:
     assert z.grad is not None and z.grad.tolist() == [2.0, 3.0]
 
 
+def test_a_gradient_that_is_kept_is_that_of_the_latest_elements() -> None:
+    x = tt.ones(3, requires_grad=True)
+    seen: list[Any] = []
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.mul_(3)
+    y[1:].mul_(5)
+    y[0] = 7.0
+    (y * y).sum().backward()
+    assert y.grad is not None and y.grad.tolist() == [14.0, 60.0, 60.0]
+    assert seen == [[0.0, 900.0, 900.0]]
+
+
 def test_views_know_each_other_without_their_base() -> None:
     x = tt.ones(3, requires_grad=True)
     y = x * 1

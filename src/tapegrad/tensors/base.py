@@ -227,6 +227,11 @@ class TensorBase(_core.TensorState):
         if self._node is not None:
             self._gradient_hooks().setdefault(_KEEP, keep)
 
+    def _retain_instead(self, node: Node, index: int) -> None:
+        """Keep the gradient of what it is now, and not that of a result that it was."""
+        if (node.hooks or {}).get(index, {}).pop(_KEEP, None) is not None:
+            self.retain_grad()
+
     def detach(self) -> Tensor:
         """Return the same elements without history; changes of one show in the other."""
         tensor: Tensor = _core.detached(self)

@@ -262,7 +262,7 @@ class Elementwise(Fused):
         run(self.number, *arrays, a._array)
         a._changed()
         if recorded:
-            _note(self, before, a, device)
+            in_place.note(self, before, a)
             in_place.follow(a)
         return a
 

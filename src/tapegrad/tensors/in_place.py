@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapegrad import _core
 from tapegrad.errors import GradError
 from tapegrad.tensors.autograd import MODE
@@ -52,7 +50,7 @@ def check(name: str, a: Tensor) -> None:
     base = _core.base_of(a)
     if base is not None and base._requires_grad:
         _check_view(name, a, base)
-    if any(view._requires_grad and view._node is None for view in _others(a)):
+    if any(view._requires_grad and view._node is None for view in _core.touched_by(a)):
         raise GradError(
             f"{name}: a leaf that requires gradients is a view of this memory, which cannot be "
             "changed in place then; do it within no_grad(), or make the leaf of a copy"
@@ -87,27 +85,25 @@ def kept(a: Tensor, x: Any) -> Any:
     return x
 
 
+def note(op: Any, operands: tuple[Any, ...], out: Tensor, attrs: Any = None) -> None:
+    """Note that a tensor is the result of an operation now; its elements are there already.
+
+    If its gradient was to be kept, that is the one of what it is now.
+    """
+    before, index = out._node, out._index
+    _core.record(op, op.plans, operands, (out,), attrs, out._device, 1)
+    if before is not None and before.hooks:
+        out._retain_instead(before, index)
+
+
 def follow(a: Tensor) -> None:
     """Give what a change of `a` shows in, its base and their views, the history it has now."""
     base = a
     if a._base is not None:
         base = a._base
-        _note("cover", (base, a), base, _layouts(base, a))
-    for view in _others(a):
-        if not view._requires_grad or np.may_share_memory(_seen(view), _seen(a)):
-            _note("look", (base,), view, _layouts(base, view))
-
-
-def _others(a: Tensor) -> list[Tensor]:
-    """Return all views of the base of a tensor, or of itself, but this one."""
-    views: list[Tensor] = _core.views_of(a if a._base is None else a._base)
-    return [each for each in views if each is not a]
-
-
-def _note(name: str, operands: tuple[Tensor, ...], out: Tensor, attrs: dict[str, Any]) -> None:
-    """Note that a tensor is the result of an operation now; its elements are there already."""
-    op = find(name)
-    _core.record(op, op.plans, operands, (out,), attrs, out._device, 1)
+        note(find("cover"), (base, a), base, _layouts(base, a))
+    for view in _core.touched_by(a):
+        note(find("look"), (base,), view, _layouts(base, view))
 
 
 def _seen(x: Tensor) -> Any:

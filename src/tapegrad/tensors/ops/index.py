@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tapegrad import _core
 from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
@@ -186,8 +185,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         ) from None
     input._changed()
     if recorded:
-        attrs = {"slices": slices, "places": places}
-        _core.record(_PLACE, _PLACE.plans, (input, source), (input,), attrs, device, 1)
+        in_place.note(_PLACE, (input, source), input, {"slices": slices, "places": places})
         in_place.follow(input)
 
 
