@@ -12,9 +12,15 @@
 namespace tapegrad::bindings {
 
 thread_local bool recording = true;
-thread_local bool inferring = false;
 
 namespace {
+
+/// Whether this thread is in inference mode, where nothing is recorded; and how many threads are,
+/// which is known sooner.
+thread_local bool inferring = false;
+int inferring_threads = 0;
+
+bool made_in_inference() { return inferring_threads && inferring; }
 
 // ---- state ------------------------------------------------------------------------------------
 
@@ -62,7 +68,7 @@ PyObject* new_tensor(PyTypeObject* type, PyObject*, PyObject*) {
     auto* self = reinterpret_cast<TensorState*>(object);
     self->array = Py_NewRef(Py_None);
     self->device = Py_NewRef(Py_None);
-    self->inference = inferring;
+    self->inference = made_in_inference();
     return object;
 }
 
@@ -333,7 +339,7 @@ nb::object wrap(PyObject* array, PyObject* device) {
     TensorState* self = tensor_of(made.ptr());
     self->array = Py_NewRef(array);
     self->device = Py_NewRef(device);
-    self->inference = inferring;
+    self->inference = made_in_inference();
     return made;
 }
 
@@ -476,6 +482,7 @@ void bind_record(nb::module_& m) {
         .def_prop_rw(
             "inference", [](const Mode&) { return inferring; },
             [](Mode&, bool inference) {
+                inferring_threads += inference - inferring;
                 inferring = inference;
                 recording = recording && !inference;
             });
@@ -533,6 +540,24 @@ void bind_record(nb::module_& m) {
         "is_view", [](nb::handle array) { return is_view(array.ptr()); }, nb::arg("array"),
         nb::sig("def is_view(array: typing.Any) -> bool"),
         "Whether an array lies on memory that somebody else holds, too.");
+    m.def(
+        "has_history",
+        [](nb::handle object) {
+            if (!is_tensor(object.ptr())) raise("DTypeError", "has_history: expected a tensor");
+            const TensorState* tensor = tensor_of(object.ptr());
+            return tensor->requires_grad ||
+                   (tensor->base && tensor_of(tensor->base)->requires_grad);
+        },
+        nb::arg("tensor"), nb::sig("def has_history(tensor: TensorState) -> bool"),
+        "Whether a tensor, or the base that it is a view of, requires gradients.");
+    m.def(
+        "changed",
+        [](nb::handle tensor) {
+            if (!is_tensor(tensor.ptr())) raise("DTypeError", "changed: expected a tensor");
+            changed(tensor_of(tensor.ptr()));
+        },
+        nb::arg("tensor"), nb::sig("def changed(tensor: TensorState) -> None"),
+        "Notes a change in place.");
     m.def("touched_by", &touched_by, nb::arg("tensor"),
           nb::sig("def touched_by(tensor: TensorState) -> list[typing.Any]"),
           "The other views whose history changes with that of a tensor that is changed.");

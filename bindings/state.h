@@ -53,8 +53,6 @@ struct OpState {
 
 /// Whether operations are recorded in this thread.
 extern thread_local bool recording;
-/// Whether this thread is in inference mode, where nothing is.
-extern thread_local bool inferring;
 
 /// Sets `recording` while it lives.
 class Recording {

@@ -261,15 +261,11 @@ class TensorBase(_core.TensorState):
         """Lie on the memory of a tensor that nobody else will change."""
         _core.part(self)
         self._array, self._device = value._array, value._device
-        self._changed()
+        _core.changed(self)
 
     def _is_view(self) -> bool:
         """Tell whether it lies on the memory of another tensor, its base."""
         return self._base is not None
-
-    def _changed(self) -> None:
-        """Note a change in place."""
-        self._version_cell()[0] += 1
 
     # ---- out of tapegrad ------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ class Fused:
         out = tuple([each._array for each in results])
         device.map_program(self.program(name), arrays, out)
         for each in results:
-            each._changed()
+            _core.changed(each)
 
     def program(self, name: str) -> Any:
         """Return the compiled program for a number type."""
@@ -248,19 +248,23 @@ class Elementwise(Fused):
         """Apply it to `a` and write the result there."""
         if a._inference:
             in_place.refuse_inference(self.name, a)
-        recorded = MODE.enabled and (in_place.has_history(a) or any(_wants_grad(x) for x in others))
-        device, arrays = a._device, [a._array]
+        device, arrays, recorded = a._device, [a._array], _core.has_history(a)
         for x in others:
-            if isinstance(x, TensorBase) and x._device is not device:
+            if not isinstance(x, TensorBase):
+                arrays.append(x)
+                continue
+            if x._device is not device:
                 _place(self.name, (a, x))
-            arrays.append(x._array if isinstance(x, TensorBase) else x)
+            arrays.append(x._array)
+            recorded = recorded or x._requires_grad
+        recorded = recorded and MODE.enabled
         before: tuple[Operand, ...] = ()
         if recorded:
             in_place.check(self.name, a)
             before = (in_place.copied(a), *[in_place.kept(a, x) for x in others])
         run: Callable[..., Any] = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)
-        a._changed()
+        _core.changed(a)
         if recorded:
             in_place.note(self, before, a)
             in_place.follow(a)

@@ -35,11 +35,6 @@ def refuse_inference(name: str, a: Tensor) -> None:
         )
 
 
-def has_history(a: Tensor) -> bool:
-    """Tell whether a change of a tensor is one of what gradients are recorded of."""
-    return a._requires_grad or (a._base is not None and a._base._requires_grad)
-
-
 def check(name: str, a: Tensor) -> None:
     """Raise where a change of `a` cannot be recorded."""
     if a._requires_grad and a._node is None:

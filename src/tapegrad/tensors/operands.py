@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, GradError
 from tapegrad.tensors import in_place
@@ -67,7 +68,7 @@ def take_shape(op: str, x: Tensor, view: Tensor) -> Tensor:
         if x._node is not None:  # within no_grad() the view has no history
             x._requires_grad = view._requires_grad
         x._array, x._node, x._index = view._array, view._node, view._index
-        x._changed()
+        _core.changed(x)
     return x
 
 

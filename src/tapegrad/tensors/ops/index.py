@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tapegrad import _core
 from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
 from tapegrad.errors import DTypeError, ShapeError, TapegradError
@@ -166,7 +167,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     source = _without_ones(creation.scalar_like("x[...] = y", value, input))
     device = common_device("x[...] = y", (input, source))
     wanted = source._requires_grad and input.is_floating_point()
-    recorded = MODE.enabled and (wanted or in_place.has_history(input))
+    recorded = (wanted or _core.has_history(input)) and MODE.enabled
     if recorded:
         in_place.check("x[...] = y", input)
         places = places if places is None else _own(places)
@@ -183,7 +184,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
         raise ShapeError(
             f"x[...] = y: expected y to broadcast to {room}, got {source.shape}"
         ) from None
-    input._changed()
+    _core.changed(input)
     if recorded:
         in_place.note(_PLACE, (input, source), input, {"slices": slices, "places": places})
         in_place.follow(input)
