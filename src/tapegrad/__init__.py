@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from tapegrad.tensors import set_packed_limit as set_packed_limit
     from tapegrad.tensors.compare import *  # noqa: F403
     from tapegrad.tensors.creation import *  # noqa: F403
+    from tapegrad.tensors.ops.arithmetic import *  # type: ignore[no-redef]  # noqa: F403
     from tapegrad.tensors.ops.attention import *  # noqa: F403
     from tapegrad.tensors.ops.conv import *  # noqa: F403
     from tapegrad.tensors.ops.elementwise import *  # type: ignore[no-redef]  # noqa: F403

@@ -10,7 +10,7 @@ import pytest
 import tapegrad.tensors as tt
 from tests.oracles.torch import Torch, tapegrad
 from tests.tensors.cases import DEVICES, DTYPES
-from tests.tensors.torch_calls import evaluate, slopes
+from tests.tensors.torch_calls import evaluate, orders, slopes
 
 NAN, INF = float("nan"), float("inf")
 SPECIAL = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 1e-30, -1e30, 0.5, 2.0])
@@ -127,6 +127,74 @@ def test_no_images(torch: Torch, dtype: str) -> None:
     arrays: dict[str, Any] = {"x": np.zeros((0, 3, 5, 5), dtype), "w": np.ones((4, 3, 3, 3), dtype)}
     arrays |= {"l": np.ones((7, 5), dtype), "i": np.zeros(0, "int64")}
     compare(torch, NO_BATCH, arrays, 1e-6)
+
+
+def compare_orders(torch: Torch, expressions: Any, arrays: dict[str, Any]) -> None:
+    """Compare gradients, too, recorded and not, and those of recorded ones."""
+    for expression in expressions:
+        used = {name: array for name, array in arrays.items() if name in expression}
+        theirs = torch(orders, expression, used)
+        for device in DEVICES:
+            ours = orders(tapegrad(), expression, used, device)
+            same(ours, theirs, 1e-10, f"{expression} on {device}")
+
+
+#: Their means over nothing are nan; gradients are empty, or zeros of what has no part in it.
+OF_NOTHING = (
+    *("F.max_pool2d(x, 2)", "F.max_pool2d(x, 3, 2, 1)", "F.avg_pool2d(x, 2)"),
+    *("F.adaptive_avg_pool2d(x, 2)", "F.conv2d(x, w)", "F.layer_norm(x, (5,))", "x.mean()"),
+    *("F.batch_norm(x, None, None, training=True)", "x.mean(0)", "x.mean((1, 2))", "x.var(1)"),
+    *("x.var()", "x.var(0)", "x.std()", "x.std(0)", "x.norm(dim=0)", "x.norm(p=3)", "x.prod(0)"),
+    *("x.logsumexp(0)", "x.softmax(0)", "x.max(1)[0]", "F.pad(x, (1, 1, 1, 1), mode='reflect')"),
+    *(
+        "F.mse_loss(x, x.detach())",
+        "F.mse_loss(x, x.detach(), reduction='sum')",
+        "w[:, :0].mean(1)",
+    ),
+    *(
+        "F.binary_cross_entropy_with_logits(x, x.detach())",
+        "w[:, :0].std(1)",
+        "w[:, :0].softmax(1)",
+    ),
+    *("F.cross_entropy(x[:, :, 0, 0], i)", "F.cross_entropy(x[:, :, 0, 0], i, reduction='sum')"),
+    *("F.cross_entropy(x[:, :, 0, 0], x.detach()[:, :, 0, 0])", "F.nll_loss(x[:, :, 0, 0], i)"),
+    *("F.layer_norm(w[:, :0, 0, 0], (0,))", "tt.cat([x.flatten(), w.flatten()])"),
+)
+
+
+@pytest.mark.filterwarnings("error")
+def test_gradients_of_nothing(torch: Torch) -> None:
+    arrays: dict[str, Any] = {"x": np.zeros((0, 3, 5, 5)), "w": np.ones((4, 3, 3, 3))}
+    compare_orders(torch, OF_NOTHING, arrays | {"i": np.zeros(0, "int64")})
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_classes_that_are_all_ignored(torch: Torch, reduction: str) -> None:
+    random = np.random.default_rng(3)
+    arrays: dict[str, Any] = {"x": random.standard_normal((2, 3))}
+    options = f"reduction={reduction!r}"
+    for classes in ("[-100, -100]", "[1, -100]"):
+        target = f"tt.tensor({classes}).to(x.device)"
+        calls = [f"F.nll_loss(x, {target}, {options})", f"F.cross_entropy(x, {target}, {options})"]
+        calls.append(f"F.cross_entropy(x, {target}, x.detach()[0].exp(), {options})")
+        calls.append(f"F.cross_entropy(x, {target}, {options}, label_smoothing=0.1)")
+        compare_orders(torch, calls, arrays)
+
+
+def test_rows_that_are_named_often(torch: Torch) -> None:
+    places = "tt.tensor([[0, 0, 1], [0, 3, 1]]).to(w.device)"
+    options = ("scale_grad_by_freq=True", "padding_idx=1, scale_grad_by_freq=True", "max_norm=0.5")
+    calls = [f"F.embedding({places}, w * 1, {each})" for each in (*options, "padding_idx=-1")]
+    compare_orders(torch, calls, {"w": np.random.default_rng(4).standard_normal((4, 2))})
+
+
+def test_nothing_joins_anything_and_has_zeros_as_gradient(torch: Torch) -> None:
+    calls = ["tt.cat([e, x], 1)", "tt.cat([x, e, x], -1)", "tt.cat([e, x, e.float()])"]
+    compare_orders(torch, calls, {"x": np.ones((2, 3)), "e": np.ones(0)})
+    for device in DEVICES:
+        nothing = tt.zeros(0, device=device, requires_grad=True)
+        tt.cat([nothing, tt.ones(2, 3, device=device)], 1).sum().backward()
+        assert nothing.grad is not None and nothing.grad.shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

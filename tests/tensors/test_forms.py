@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import GradError, ShapeError, TapegradError
+from tapegrad.errors import GradError, OptionError, ShapeError, TapegradError
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 from tests.tensors.torch_forms import REFUSED, outcomes
 
@@ -254,6 +254,183 @@ nn.ModuleList([nn.ReLU()]) + 3
 
 def test_forms(torch: Torch) -> None:
     _compared(torch, FORMS)
+
+
+POWERS = """
+tt.tensor([2, 1, -1, 0]) ** -1
+tt.tensor([2, 1, -1, 0]).pow_(-2)
+tt.tensor(1) ** -1
+tt.tensor([2, 1, -1, 0]) ** tt.tensor(-1)
+tt.tensor([2, 1, -1, 0]) ** tt.tensor([[-1], [-2], [0], [3]])
+tt.tensor([2, 1, -1, 0], dtype=tt.int32) ** tt.tensor([-2, -3, -3, -5], dtype=tt.int32)
+tt.tensor([2, 1]).pow_(tt.tensor(-1))
+1 ** tt.tensor([-1, -2, 3])
+2 ** tt.tensor([-1, -2, 3])
+(-1) ** tt.tensor([-1, -2, 3])
+0 ** tt.tensor([-1, 0, 3])
+tt.tensor([1, 2], dtype=tt.int32) ** tt.tensor([-1, 2**40])
+tt.tensor([True, False]) ** tt.tensor([-1, -1])
+tt.tensor([True, False]) ** -1
+tt.tensor([True, False]) ** 2
+tt.tensor([True, False]) ** True
+tt.tensor([True, False]) ** False
+tt.tensor([True, False]) ** tt.tensor([True, False])
+tt.tensor([True, False]).square()
+tt.tensor([3, 2]) ** np.int64(2)
+tt.tensor([3, 2]) ** np.float32(2)
+""".strip().splitlines()
+
+
+def test_whole_powers(torch: Torch) -> None:
+    _compared(torch, POWERS)
+
+
+SCALED = """
+tt.sub(x.long(), x.long(), alpha=1.5)
+tt.sub(x.long(), x.long(), alpha=1.0)
+tt.sub(x.long(), 1, alpha=2)
+tt.add(x.long(), x, alpha=1.5)
+tt.add(x, x.long(), alpha=1.5)
+tt.add(x.long(), 1, alpha=1.5)
+tt.add(x.long(), 1.5, alpha=2)
+tt.add(x.long(), 1.0, alpha=1.5)
+tt.add(x.long(), x.long(), alpha=True)
+tt.add(x > 1, x > 2, alpha=True)
+tt.add(x > 1, x > 2, alpha=2)
+tt.add(x, x, alpha='a')
+tt.add(x, x, alpha=tt.tensor(2.0))
+x.long().add_(x.long(), alpha=1.5)
+x.long().sub_(1, alpha=1.5)
+x.long().sub_(1, alpha=2)
+x.clone().add_(1, alpha=1.5)
+tt.ones(0, dtype=tt.int64) // 0
+tt.ones(0, dtype=tt.int64) % tt.tensor(0)
+tt.ones(1, dtype=tt.int64) % tt.tensor(0)
+""".strip().splitlines()
+
+
+def test_whole_numbers_take_whole_factors(torch: Torch) -> None:
+    _compared(torch, SCALED)
+
+
+REACHING = """
+F.linear(x, tt.ones(3))
+F.linear(x[0], tt.ones(3))
+F.linear(x[None], tt.ones(3), tt.tensor(1.0))
+F.linear(x, tt.ones(2))
+F.linear(x, tt.ones(4, 3), tt.tensor(1.0))
+F.linear(x, tt.ones(4, 3), tt.ones(1))
+F.linear(x[None], tt.ones(4, 3), tt.ones(1))
+F.linear(x, tt.ones(4, 3), tt.ones(2, 4))
+F.linear(x, tt.ones(4, 3), tt.ones(3))
+F.linear(x, tt.ones(4, 3), tt.ones(3, 2, 4))
+F.linear(x, tt.tensor(1.0))
+F.linear(tt.tensor(1.0), x)
+tt.tensor(1.0).movedim(0, 0)
+tt.tensor(1.0).movedim((0,), (-1,))
+tt.tensor(1.0).movedim((), ())
+tt.tensor(1.0).movedim(1, 0)
+tt.tensor(1.0).mT
+x[0].mT
+x.mT
+tt.tensor(1.0).topk(1)
+tt.tensor(1.0).topk(0)
+tt.tensor(1.0).topk(2)
+tt.tensor(1.0).topk(1, 1)
+x.topk(True)
+x.clone().copy_(2.0)
+x.clone().copy_(True)
+x.long().copy_(2.7)
+x.clone().copy_(np.float32(2))
+x.clone().copy_(tt.tensor(2), True)
+x.clone().copy_(other=tt.ones(3), non_blocking=True)
+x.clone().copy_([1.0, 2.0, 3.0])
+tt.logsumexp(x.long(), 1)
+tt.logsumexp(x.int(), (0, 1))
+tt.logsumexp(x > 2, 0, True)
+tt.logsumexp(tt.ones(0, 3, dtype=tt.int64), 0)
+tt.softmax(x.long(), 0)
+tt.ones(0, 3).norm(p=-1)
+tt.ones(0, 3).norm(p=-1, dim=1)
+F.layer_norm(tt.ones(3, 0), (0,))
+F.layer_norm(x, ())
+""".strip().splitlines()
+
+
+def test_shapes_and_types_at_their_ends(torch: Torch) -> None:
+    _compared(torch, REACHING)
+
+
+LAYERED = """
+F.batch_norm(x, None, None)
+F.batch_norm(x, tt.zeros(3), None)
+F.batch_norm(x, None, tt.ones(3))
+F.batch_norm(x, None, tt.ones(3), training=True)
+F.batch_norm(x, tt.zeros(3), None, training=True)
+F.batch_norm(x, None, None, training=True)
+F.batch_norm(tt.ones(0, 3), None, None)
+F.cross_entropy(x, x.softmax(1), ignore_index=1)
+F.cross_entropy(x, x.softmax(1), ignore_index=0)
+F.cross_entropy(x, x.softmax(1), ignore_index=-1)
+F.cross_entropy(x, x.softmax(1), ignore_index=-100)
+nn.CrossEntropyLoss(ignore_index=2)(x, x.softmax(1))
+F.cross_entropy(tt.ones(2, 0), tt.ones(2, 0))
+F.cross_entropy(tt.ones(2, 0), tt.ones(2, 0), label_smoothing=0.1)
+F.cross_entropy(x, tt.tensor([0, 1]), None, None, 1)
+F.cross_entropy(x, tt.tensor([0, 1]), None, False)
+F.cross_entropy(x, tt.tensor([0, 1]), reduce=False)
+F.nll_loss(x, tt.tensor([0, 1]), None, None, 1, None, 'sum')
+F.nll_loss(x, tt.tensor([0, 1]), size_average=True, reduce=True)
+F.mse_loss(x, x * 2, False)
+F.mse_loss(x, x * 2, None, False)
+F.mse_loss(x, x * 2, None, None, 'sum')
+F.mse_loss(x, x * 2, weight=x + 1)
+F.mse_loss(x, x * 2, reduction='none', weight=x + 1)
+F.mse_loss(x, x * 2, weight=x[0])
+F.l1_loss(x, x * 2, weight=x + 1)
+F.l1_loss(x, x * 2, reduction='sum', weight=x + 1)
+F.binary_cross_entropy_with_logits(x, x / 9, None, False)
+nn.MSELoss(False)(x, x * 2)
+nn.L1Loss(None, False)(x, x * 2)
+nn.CrossEntropyLoss(None, None, 1)(x, tt.tensor([0, 1]))
+nn.NLLLoss(None, False, 1)(x, tt.tensor([0, 1]))
+nn.BCEWithLogitsLoss(None, None, None, 'sum')(x, x / 9)
+F.scaled_dot_product_attention(x.expand(1, 4, 2, 3), *[x[None, None]] * 2, enable_gqa=True)
+F.scaled_dot_product_attention(x.expand(4, 2, 3), *[x.expand(3, 2, 3)] * 2, enable_gqa=True)
+F.scaled_dot_product_attention(x.expand(1, 4, 2, 3), *[x.expand(1, 2, 2, 3)] * 2)
+F.embedding(tt.tensor([1, 1, 0]), x, max_norm=2.0)
+F.embedding(tt.tensor([1, 1, 0]), x, None, 2.0, 1.0)
+[F.embedding(tt.tensor([1]), x, max_norm=2.0), x]
+F.embedding(tt.tensor([1.0]), x, max_norm=2.0)
+F.embedding(tt.tensor([5]), x, max_norm=2.0)
+nn.Embedding(2, 3, None, 2.0, 1.0, True, _weight=x)(tt.tensor([1]))
+nn.Embedding.from_pretrained(x, True, 0, 2.0, 3.0)(tt.tensor([[1, 0]]))
+nn.Embedding.from_pretrained(x, max_norm=2.0).weight.requires_grad
+nn.Embedding(2, 3, _weight=x, _freeze=True).weight.requires_grad
+nn.Embedding(3, 3, _weight=x)
+str(nn.Embedding(2, 3, 1, 2.0, 3.0, True))
+x.gather(1, tt.tensor([[0]]), sparse_grad=False)
+""".strip().splitlines()
+
+
+def test_options_of_layers_and_losses(torch: Torch) -> None:
+    _compared(torch, LAYERED)
+
+
+def test_sparse_gradients_are_refused() -> None:
+    x, places = tg.ones(2, 3), tg.tensor([[0]])
+    for call in (
+        lambda: tg.nn.functional.embedding(places, x, sparse=True),
+        lambda: tg.nn.Embedding(2, 3, sparse=True),
+        lambda: x.gather(1, places, sparse_grad=True),
+    ):
+        with pytest.raises(OptionError, match="no sparse gradients"):
+            call()
+
+
+def test_old_names_of_reductions_are_warned_of() -> None:
+    with pytest.warns(UserWarning, match="write reduction='sum'"):
+        tg.nn.functional.mse_loss(tg.ones(2), tg.zeros(2), size_average=False)
 
 
 def test_no_statistics_of_nothing() -> None:

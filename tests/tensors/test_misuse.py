@@ -321,7 +321,7 @@ MADE = (
         "stack([1, 2])",
         "cat('text')",
     ),
-    *("ones(2).fill_('a')", "ones(2).copy_(3)", "ones(2).add_('a')", "ones(2).mul_(None)"),
+    *("ones(2).fill_('a')", "ones(2).copy_([3])", "ones(2).add_('a')", "ones(2).mul_(None)"),
     *("ones(2).masked_fill_(3, 1)", "ones(2).new_zeros('a')", "ones(2).new_tensor('a')"),
     *("ones(2).repeat_interleave('a')", "set_num_threads('a')", "ones(2)['a']", "ones(2)[1.5]"),
     *("ones(2).backward()", "ones(2).requires_grad_('a').backward()", "grad(ones(2), ones(2))"),

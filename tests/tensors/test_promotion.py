@@ -41,6 +41,8 @@ def test_types_are_the_same_on_both_devices(op: str) -> None:
         for right in [*KINDS, *NUMBERS]:
             if op == "sub" and {left, right} & {"bool", True}:  # bools have no difference
                 continue
+            if op == "pow" and left == right == "bool":  # and no powers by each other
+                continue
             kinds = []
             for where in DEVICES:
                 a = tt.ones(2, dtype=left, device=where)

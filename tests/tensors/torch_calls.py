@@ -206,6 +206,24 @@ def gradients_of(lib: Any, expression: str, given: list[Any], *device: str) -> l
     return [total.detach().numpy(), *[each.numpy() for each in zeros]]
 
 
+def orders(lib: Any, expression: str, arrays: dict[str, Any], *device: str) -> list[Any]:
+    """Return gradients of an expression, recorded and not, and those of the squares of recorded."""
+    tensors = {name: _on(lib.tt.tensor(array), device) for name, array in arrays.items()}
+    leaves = [x.requires_grad_() for x in tensors.values() if x.is_floating_point()]
+    out = eval(expression, {"tt": lib.tt, "F": lib.F, **tensors})
+    weights = [_on(lib.tt.tensor(weight(tuple(out.shape))), device).to(out.dtype)]
+    grad = lib.tt.autograd.grad
+    plain = grad([out], leaves, weights, retain_graph=True, allow_unused=True)
+    recorded = grad([out], leaves, weights, create_graph=True, allow_unused=True)
+    squares = [(x * x).sum() for x in recorded if x is not None and x.requires_grad]
+    second = grad(squares, leaves, allow_unused=True) if squares else [None] * len(leaves)
+    found = [out.detach().numpy()]
+    for x, each in zip(leaves * 3, (*plain, *recorded, *second), strict=True):
+        zero = lib.tt.zeros_like(x)
+        found.append((zero if each is None else zero + each.detach()).numpy())
+    return found
+
+
 def changed(lib: Any, statement: str, given: list[Any], *device: str) -> list[Any]:
     """Return what a change of y = x * 1 in place leaves, and the gradients by x and z."""
     x, z = (_on(lib.tt.tensor(each, dtype=lib.tt.float64), device) for each in given)

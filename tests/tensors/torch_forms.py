@@ -9,6 +9,7 @@ import numpy as np
 
 #: What stands for a call that a library refuses.
 REFUSED = "refused"
+_REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, AttributeError, AssertionError)
 
 
 def outcomes(lib: Any, expressions: list[str]) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def _outcome(lib: Any, expression: str) -> Any:
         warnings.simplefilter("ignore")
         try:
             return _plain(eval(expression, names))
-        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        except _REFUSALS as error:
             return f"{REFUSED}: {type(error).__module__}.{type(error).__name__}: {error}"
 
 

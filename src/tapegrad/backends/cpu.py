@@ -145,7 +145,7 @@ def _index_add(x: Array, index: Array, dim: int, size: int) -> Array:
     return _tensor.index_add(_zeros(shape, x.dtype), dim, index, x)
 
 
-def _embedding(weight: Array, index: Array, padding_idx: int) -> Array:
+def _embedding(weight: Array, index: Array, padding_idx: int, by_frequency: bool) -> Array:
     rows = _tensor.index_select(weight, 0, index.reshape(-1))
     return rows.reshape(*index.shape, weight.shape[1])
 

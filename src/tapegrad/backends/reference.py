@@ -438,7 +438,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
         x, _checked(index.reshape(-1), x.shape[dim]), dim
     ),
     "index_add": _index_add,
-    "embedding": lambda weight, index, padding_idx: weight[_checked(index, weight.shape[0])],
+    "embedding": lambda weight, index, **_: weight[_checked(index, weight.shape[0])],
     "matmul": np.matmul,
     "linear": _linear,
     "conv2d": images.conv2d,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,20 @@ import numpy as np
 Array = Any
 
 
+def _mean(x: Array, dims: tuple[int, ...]) -> Array:
+    """Return means, 0 of nothing."""
+    return x.sum(dims, keepdims=True) / max(1, math.prod(x.shape[d] for d in dims))
+
+
 def _standardised(x: Array, dims: tuple[int, ...], eps: float) -> tuple[Array, Array, Array, Array]:
-    mean = x.mean(dims, keepdims=True)
-    var = ((x - mean) ** 2).mean(dims, keepdims=True)
+    mean = _mean(x, dims)
+    var = _mean((x - mean) ** 2, dims)
     rstd = 1 / np.sqrt(var + eps)
     return (x - mean) * rstd, mean, var, rstd
 
 
 def _gradient(g: Array, normal: Array, rstd: Array, dims: tuple[int, ...]) -> Array:
-    drift = g.mean(dims, keepdims=True)
-    tilt = (g * normal).mean(dims, keepdims=True)
+    drift, tilt = _mean(g, dims), _mean(g * normal, dims)
     return rstd * (g - drift - normal * tilt)
 
 

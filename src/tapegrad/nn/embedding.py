@@ -10,6 +10,7 @@ from tapegrad.nn import init
 from tapegrad.nn.module import Module
 from tapegrad.nn.parameter import Parameter
 from tapegrad.tensors import Tensor, empty, no_grad
+from tapegrad.tensors.arguments import expect_tensors
 from tapegrad.tensors.dtypes import DType
 
 
@@ -20,6 +21,12 @@ class Embedding(Module):
         num_embeddings: Rows of the table.
         embedding_dim: Length of a row.
         padding_idx: A row that begins as zeros and gets no gradient.
+        max_norm: The largest norm of a row; those looked up are scaled down to it in place.
+        norm_type: Which norm that is.
+        scale_grad_by_freq: Divide the gradient of a row by how often a batch names it.
+        sparse: Not there: gradients are as large as the table.
+        _weight: The table itself, in the place of random numbers.
+        _freeze: Whether the table stays as it is in training.
         device: Where the table lives.
         dtype: Of the table.
 
@@ -36,15 +43,35 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
-        *,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
         device: Any = None,
         dtype: DType | None = None,
     ) -> None:
         super().__init__()
+        if sparse:
+            raise OptionError("Embedding: there are no sparse gradients; leave sparse=True out")
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = self._row(padding_idx)
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, device=device, dtype=dtype))
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        if _weight is not None:
+            expect_tensors("Embedding", _weight=_weight)
+            if _weight.shape != (num_embeddings, embedding_dim):
+                raise ShapeError(
+                    f"Embedding: expected _weight of shape {(num_embeddings, embedding_dim)}, got "
+                    f"{_weight.shape}"
+                )
+            self.weight = Parameter(_weight, requires_grad=not _freeze)
+            return
+        drawn = empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+        self.weight = Parameter(drawn, requires_grad=not _freeze)
         self.reset_parameters()
 
     def _row(self, padding_idx: int | None) -> int | None:
@@ -66,24 +93,43 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
     ) -> Self:
-        """Make a layer that shares the memory of a table."""
+        """Make a layer that shares the memory of a table; options are those of the class."""
+        expect_tensors("from_pretrained", embeddings=embeddings)
         if embeddings.ndim != 2:
             raise ShapeError(
                 f"from_pretrained: expected a matrix, got shape {tuple(embeddings.shape)}"
             )
-        layer = cls(0, embeddings.shape[1])
-        layer.num_embeddings = embeddings.shape[0]
-        layer.padding_idx = layer._row(padding_idx)
-        layer.weight = Parameter(embeddings, requires_grad=not freeze)
-        return layer
+        rows, size = embeddings.shape
+        options = padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse
+        return cls(rows, size, *options, _weight=embeddings, _freeze=freeze)
 
     def forward(self, input: Tensor) -> Tensor:
         """Look rows up."""
-        return F.embedding(input, self.weight, self.padding_idx)
+        return F.embedding(
+            input,
+            self.weight,
+            self.padding_idx,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+        )
 
     def extra_repr(self) -> str:
         """Return the layer's options."""
-        text = f"{self.num_embeddings}, {self.embedding_dim}"
-        return text if self.padding_idx is None else f"{text}, padding_idx={self.padding_idx}"
+        options = {
+            "padding_idx": (self.padding_idx, None),
+            "max_norm": (self.max_norm, None),
+            "norm_type": (self.norm_type, 2.0),
+            "scale_grad_by_freq": (self.scale_grad_by_freq, False),
+        }
+        named = [f"{name}={value}" for name, (value, usual) in options.items() if value != usual]
+        return ", ".join([str(self.num_embeddings), str(self.embedding_dim), *named])

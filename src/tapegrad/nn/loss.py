@@ -6,13 +6,20 @@ from tapegrad.errors import OptionError
 from tapegrad.nn import functional as F
 from tapegrad.nn.module import Module
 from tapegrad.tensors import Tensor
+from tapegrad.tensors.ops.loss import known_reduction
 
 
 class _Loss(Module):
     """A loss: "none" keeps one number per sample, "mean" and "sum" give one for all."""
 
-    def __init__(self, *, reduction: str = "mean") -> None:
+    def __init__(
+        self,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
         super().__init__()
+        reduction = known_reduction(reduction, size_average, reduce)
         if reduction not in ("none", "mean", "sum"):
             raise OptionError(
                 f"{type(self).__name__}: expected reduction 'none', 'mean' or 'sum', "
@@ -58,6 +65,8 @@ class BCEWithLogitsLoss(_Loss):
 
     Args:
         weight: A factor for each sample.
+        size_average: An older name for a reduction, as `reduce`.
+        reduce: False for "none", an older name.
         reduction: "none", "mean" or "sum".
         pos_weight: A factor for positive samples.
 
@@ -75,11 +84,12 @@ class BCEWithLogitsLoss(_Loss):
     def __init__(
         self,
         weight: Tensor | None = None,
-        *,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
         reduction: str = "mean",
         pos_weight: Tensor | None = None,
     ) -> None:
-        super().__init__(reduction=reduction)
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
@@ -95,7 +105,9 @@ class NLLLoss(_Loss):
 
     Args:
         weight: A factor for each class.
+        size_average: An older name for a reduction, as `reduce`.
         ignore_index: Samples of this class do not count.
+        reduce: False for "none", an older name.
         reduction: "none", "mean" or "sum".
 
     Example:
@@ -109,9 +121,14 @@ class NLLLoss(_Loss):
     weight: Tensor | None
 
     def __init__(
-        self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean"
+        self,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        ignore_index: int = -100,
+        reduce: bool | None = None,
+        reduction: str = "mean",
     ) -> None:
-        super().__init__(reduction=reduction)
+        super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)
         self.ignore_index = ignore_index
 
@@ -127,7 +144,9 @@ class CrossEntropyLoss(NLLLoss):
 
     Args:
         weight: A factor for each class.
+        size_average: An older name for a reduction, as `reduce`.
         ignore_index: Samples of this class do not count.
+        reduce: False for "none", an older name.
         reduction: "none", "mean" or "sum".
         label_smoothing: How much of the target is spread evenly over all classes.
 
@@ -142,12 +161,13 @@ class CrossEntropyLoss(NLLLoss):
     def __init__(
         self,
         weight: Tensor | None = None,
-        *,
+        size_average: bool | None = None,
         ignore_index: int = -100,
+        reduce: bool | None = None,
         reduction: str = "mean",
         label_smoothing: float = 0.0,
     ) -> None:
-        super().__init__(weight, ignore_index=ignore_index, reduction=reduction)
+        super().__init__(weight, size_average, ignore_index, reduce, reduction)
         self.label_smoothing = label_smoothing
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ from tapegrad.tensors.dtypes import DType, bool_, float32, float64, int32, int64
 from tapegrad.tensors.function import Function, checkpoint
 from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.methods import Tensor
+from tapegrad.tensors.ops.arithmetic import *  # noqa: F403
 from tapegrad.tensors.ops.attention import *  # noqa: F403
 from tapegrad.tensors.ops.bits import *  # noqa: F403
 from tapegrad.tensors.ops.conv import *  # noqa: F403

@@ -14,6 +14,7 @@ from tapegrad.tensors.absent import missing
 from tapegrad.tensors.arguments import checked as _checked
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
+from tapegrad.tensors.base import is_tensor as _is_tensor
 from tapegrad.tensors.dtypes import DType, as_dtype, is_dtype
 from tapegrad.tensors.operands import before as _before
 from tapegrad.tensors.operands import into as _into
@@ -21,8 +22,8 @@ from tapegrad.tensors.operands import no_items as _no_items
 from tapegrad.tensors.operands import only_tensor as _tensor
 from tapegrad.tensors.operands import operand as _operand
 from tapegrad.tensors.operands import other as _other
-from tapegrad.tensors.operands import scaled as _scaled
 from tapegrad.tensors.operands import take_shape as _take_shape
+from tapegrad.tensors.ops import arithmetic as a
 from tapegrad.tensors.ops import bits, index, matmul, reduce, search, shape, softmax, transfer
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as e
@@ -97,22 +98,22 @@ class Tensor(TensorBase):
         return _DIV.binary(other, self) if isinstance(other, _NUMBERS) else _other(other)
 
     def __pow__(self, other: Any) -> Tensor:
-        return e.pow(self, other) if isinstance(other, _NUMBERS) else _other(other)
+        return a.pow(self, other) if isinstance(other, _NUMBERS) else _other(other)
 
     def __rpow__(self, other: Any) -> Tensor:
-        return e.pow(other, self) if isinstance(other, _NUMBERS) else _other(other)
+        return a.pow(other, self) if isinstance(other, _NUMBERS) else _other(other)
 
     def __floordiv__(self, other: Any) -> Tensor:
-        return e.floor_divide(self, other) if isinstance(other, _NUMBERS) else _other(other)
+        return a.floor_divide(self, other) if isinstance(other, _NUMBERS) else _other(other)
 
     def __rfloordiv__(self, other: Any) -> Tensor:
-        return e.floor_divide(other, self) if isinstance(other, _NUMBERS) else _other(other)
+        return a.floor_divide(other, self) if isinstance(other, _NUMBERS) else _other(other)
 
     def __mod__(self, other: Any) -> Tensor:
-        return e.remainder(self, other) if isinstance(other, _NUMBERS) else _other(other)
+        return a.remainder(self, other) if isinstance(other, _NUMBERS) else _other(other)
 
     def __rmod__(self, other: Any) -> Tensor:
-        return e.remainder(other, self) if isinstance(other, _NUMBERS) else _other(other)
+        return a.remainder(other, self) if isinstance(other, _NUMBERS) else _other(other)
 
     def __divmod__(self, other: Any) -> tuple[Tensor, Tensor]:
         return self // other, self % other
@@ -121,7 +122,7 @@ class Tensor(TensorBase):
         return other // self, other % self
 
     def __round__(self, decimals: int | None = None) -> Tensor:
-        return e.round(self, decimals=decimals or 0)
+        return a.round(self, decimals=decimals or 0)
 
     def __matmul__(self, other: Tensor) -> Tensor:
         return matmul.matmul(self, other) if isinstance(other, TensorBase) else _other(other)
@@ -231,14 +232,14 @@ class Tensor(TensorBase):
 
     # ---- operations -----------------------------------------------------------------------------
 
-    add, sub, mul, div = e.add, e.sub, e.mul, e.div
-    floor_divide, remainder, pow = e.floor_divide, e.remainder, e.pow
-    neg, sqrt, square, exp, expm1 = e.neg, e.sqrt, e.square, e.exp, e.expm1
+    add, sub, mul, div = a.add, a.sub, e.mul, a.div
+    floor_divide, remainder, pow = a.floor_divide, a.remainder, a.pow
+    neg, sqrt, square, exp, expm1 = e.neg, e.sqrt, a.square, e.exp, e.expm1
     log, log1p, log2, log10 = e.log, e.log1p, e.log2, e.log10
     sin, cos, tan, asin, acos, atan = e.sin, e.cos, e.tan, e.asin, e.acos, e.atan
     sinh, cosh, tanh, sigmoid, relu = e.sinh, e.cosh, e.tanh, e.sigmoid, e.relu
     erf, erfc, abs, sign, floor, ceil = e.erf, e.erfc, e.abs, e.sign, e.floor, e.ceil
-    round, trunc = _checked(e.round), e.trunc
+    round, trunc = _checked(a.round), e.trunc
     atan2, hypot, minimum, maximum = e.atan2, e.hypot, e.minimum, e.maximum
     lt, le, gt, ge, eq, ne = e.lt, e.le, e.gt, e.ge, e.eq, e.ne
     reciprocal, rsqrt = e.reciprocal, e.rsqrt
@@ -302,17 +303,19 @@ class Tensor(TensorBase):
     @property
     def mT(self) -> Tensor:  # noqa: N802
         """The last two dimensions exchanged."""
-        return self.transpose(-1, -2)
+        if self.ndim == 1:
+            raise ShapeError(f"mT: expected at least two dimensions, got {self.shape}; use x[None]")
+        return self.transpose(-1, -2) if self.ndim else self
 
     # ---- changes in place -----------------------------------------------------------------------
 
     def add_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Add in place."""
-        return _ADD.in_place(self, _scaled("add_", other, alpha))
+        return _ADD.in_place(self, a.scaled("add_", self, other, alpha))
 
     def sub_(self, other: Any, *, alpha: float = 1) -> Tensor:
         """Subtract in place."""
-        return _SUB.in_place(self, _scaled("sub_", other, alpha))
+        return _SUB.in_place(self, a.scaled("sub_", self, other, alpha))
 
     def mul_(self, other: Any) -> Tensor:
         """Multiply in place."""
@@ -322,17 +325,17 @@ class Tensor(TensorBase):
         """Divide in place, and round as `div` does."""
         if rounding_mode is not None:
             before = _before(self, other)
-            return _into("div_", self, e.div(before, other, rounding_mode=rounding_mode))
+            return _into("div_", self, a.div(before, other, rounding_mode=rounding_mode))
         return _DIV.in_place(self, _operand("div_", other))
 
     def floor_divide_(self, other: Any) -> Tensor:
         """Divide in place, and round down."""
-        e.check_divisor("floor_divide_", self, other)
+        a.check_divisor("floor_divide_", self, other)
         return _TABLE["floor_divide"].in_place(self, _operand("floor_divide_", other))
 
     def remainder_(self, other: Any) -> Tensor:
         """Replace the elements by what division leaves."""
-        e.check_divisor("remainder_", self, other)
+        a.check_divisor("remainder_", self, other)
         return _TABLE["remainder"].in_place(self, _operand("remainder_", other))
 
     def pow_(self, exponent: Any) -> Tensor:
@@ -372,9 +375,10 @@ class Tensor(TensorBase):
         """Write numbers drawn from a normal distribution."""
         return self.copy_(random.normal_like(self, mean, std, generator))
 
-    def copy_(self, source: Tensor) -> Tensor:
-        """Write the elements of another tensor, broadcast, into this one."""
-        index.setitem(self, Ellipsis, _tensor("copy_", source).to(self.device))
+    def copy_(self, other: Any, non_blocking: bool = False) -> Tensor:
+        """Write the elements of another tensor, broadcast, or a number into this one."""
+        source = _operand("copy_", other)
+        index.setitem(self, ..., source.to(self.device) if _is_tensor(source) else source)
         return self
 
     def fill_(self, value: Any) -> Tensor:

@@ -72,11 +72,6 @@ def take_shape(op: str, x: Tensor, view: Tensor) -> Tensor:
     return x
 
 
-def scaled(op: str, value: Any, alpha: Any) -> Any:
-    """Return alpha times an operand."""
-    return operand(op, value) if alpha == 1 else operand(op, value) * operand(op, alpha)
-
-
 def only_tensor(op: str, value: Any) -> Any:
     """Return a tensor; refuse all else."""
     if not isinstance(value, TensorBase):

@@ -1,6 +1,7 @@
 """Operations on tensors, one file per kind; each record stands once, in its file."""
 
 from tapegrad.tensors.ops import (
+    arithmetic,
     attention,
     bits,
     conv,
@@ -21,6 +22,7 @@ from tapegrad.tensors.ops import (
 #: All files with operations.
 FILES = (
     elementwise,
+    arithmetic,
     reduce,
     shape,
     index,

@@ -86,6 +86,7 @@ _ATTENTION = define(
         Sample((2, 3, 4, 5), (2, 3, 6, 5), (2, 3, 6, 2)),
         Sample((1, 2, 4, 3), (1, 2, 4, 3), (1, 2, 4, 3), is_causal=True),
         Sample((1, 2, 4, 3), (1, 2, 5, 3), (1, 2, 5, 3), (4, 5), scale=0.3),
+        Sample((1, 4, 3, 2), (1, 2, 5, 2), (1, 1, 5, 3), enable_gqa=True),
     ],
     benchmark="scaled_dot_product_attention",
 )
@@ -99,6 +100,7 @@ def scaled_dot_product_attention(
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Tensor:
     """Return softmax(query @ key.T * scale + mask) @ value.
 
@@ -110,12 +112,16 @@ def scaled_dot_product_attention(
         dropout_p: Share of the weights that are dropped.
         is_causal: Let query i look at keys up to i only.
         scale: 1 / sqrt(E) if left out.
+        enable_gqa: Let several heads of queries (..., H, L, E) share one of keys and values, of
+            which there may be fewer: H is a multiple of their number.
 
     """
     from tapegrad.tensors.random import dropout
 
     if min(query.ndim, key.ndim, value.ndim) < 2:
         raise ShapeError("scaled_dot_product_attention: expected at least two dimensions")
+    if enable_gqa:
+        key, value = (_shared(query, each) for each in (key, value))
     batch = _dims.broadcast("attention", query.shape[:-2], key.shape[:-2], value.shape[:-2])
     factor = 1.0 / math.sqrt(query.shape[-1] or 1) if scale is None else scale
     if dropout_p > 0.0:
@@ -127,6 +133,17 @@ def scaled_dot_product_attention(
         mask = _four_dims(mask.expand((*batch, *mask.shape[-2:])), batch)
     found: Tensor = _ATTENTION(q, k, v, mask, scale=factor, is_causal=is_causal)[0]
     return found.reshape((*batch, *found.shape[-2:]))
+
+
+def _shared(query: Tensor, x: Tensor) -> Tensor:
+    """Return keys or values with each head as often as queries share it."""
+    heads, own = (each.shape[-3] if each.ndim > 2 else 0 for each in (query, x))
+    if not own or heads % own:
+        raise ShapeError(
+            "scaled_dot_product_attention: expected heads of queries to be a multiple of those of "
+            f"keys and values where enable_gqa=True, got {query.shape} and {x.shape}"
+        )
+    return x if heads == own else x.repeat_interleave(heads // own, -3)
 
 
 def attention_with_weights(

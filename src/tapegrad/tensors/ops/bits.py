@@ -8,6 +8,7 @@ import numpy as np
 
 from tapegrad.errors import DTypeError
 from tapegrad.tensors.base import TensorBase
+from tapegrad.tensors.ops import arithmetic as _a
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.composite import composite
@@ -96,7 +97,7 @@ def _operands(op: str, input: Any, other: Any) -> tuple[Tensor, Tensor, Any]:
     """Return both operands as int64, and the type of the result."""
     x, y = _tensors(op, input, other)
     _dims.broadcast(op, x.shape, y.shape)
-    return x.to("int64"), y.to("int64"), _e.add(input, other).dtype
+    return x.to("int64"), y.to("int64"), _a.add(input, other).dtype
 
 
 @composite(*_SAMPLES)
@@ -104,7 +105,7 @@ def bitwise_left_shift(input: Any, other: Any) -> Tensor:
     """Return a * 2 ** b of whole numbers; 0 where b is negative or no bit is left."""
     x, y, wanted = _operands("bitwise_left_shift", input, other)
     known = (y >= 0) & (y < _BITS)
-    found: Tensor = x * _e.where(known, _e.pow(2, _e.where(known, y, 0)), 0)
+    found: Tensor = x * _e.where(known, _a.pow(2, _e.where(known, y, 0)), 0)
     return found.to(wanted)
 
 
@@ -114,7 +115,7 @@ def bitwise_right_shift(input: Any, other: Any) -> Tensor:
     x, y, wanted = _operands("bitwise_right_shift", input, other)
     most = _BITS - 2  # the largest power of 2 among whole numbers
     known = (y >= 0) & (y <= most)
-    found = x // _e.pow(2, _e.where(known, y, most))
+    found = x // _a.pow(2, _e.where(known, y, most))
     return _e.where(known, found, found // 2).to(wanted)
 
 

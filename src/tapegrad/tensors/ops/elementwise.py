@@ -1,8 +1,10 @@
-"""Elementwise operations. All of them are lines of the scalar op table; see `fused`."""
+"""Elementwise operations. All of them are lines of the scalar op table; see `fused`.
+
+Those whose types or options need more than a line are in `arithmetic`.
+"""
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, overload
@@ -10,9 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tapegrad import _core
-from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.arguments import asks
-from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.fused import Elementwise, elementwise
 from tapegrad.tensors.ops import dims as _dims
@@ -75,7 +77,7 @@ for _line in _core.op_table():
     TABLE[_op.name] = REGISTRY[_op.name] = _op
 
 
-def _unary(name: str) -> Callable[[Tensor], Tensor]:
+def unary(name: str) -> Callable[[Tensor], Tensor]:
     op = TABLE[name]
 
     def function(input: Tensor) -> Tensor:
@@ -92,7 +94,7 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
 OPERANDS = (TensorBase, int, float, np.integer, np.floating, np.bool_)
 
 
-def _no_operands(name: str, input: Any, other: Any) -> DTypeError:
+def no_operands(name: str, input: Any, other: Any) -> DTypeError:
     kinds = " and ".join(type(each).__name__ for each in (input, other))
     return DTypeError(
         f"{name}: expected a tensor and a tensor or a number, got {kinds}; "
@@ -100,7 +102,7 @@ def _no_operands(name: str, input: Any, other: Any) -> DTypeError:
     )
 
 
-def _binary(name: str) -> Callable[[Any, Any], Tensor]:
+def binary(name: str) -> Callable[[Any, Any], Tensor]:
     op = TABLE[name]
 
     def function(input: Any, other: Any) -> Tensor:
@@ -109,159 +111,27 @@ def _binary(name: str) -> Callable[[Any, Any], Tensor]:
                 return op.binary(input, other)
         elif isinstance(other, TensorBase) and isinstance(input, OPERANDS):
             return op.binary(input, other)
-        raise _no_operands(name, input, other)
+        raise no_operands(name, input, other)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"Return {op.doc}, element by element; operands broadcast."
     return asks(function)
 
 
-neg, sqrt, square, exp, expm1, log, log1p, log2, log10 = map(
-    _unary, ("neg", "sqrt", "square", "exp", "expm1", "log", "log1p", "log2", "log10")
+neg, sqrt, exp, expm1, log, log1p, log2, log10 = map(
+    unary, ("neg", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10")
 )
 sin, cos, tan, asin, acos, atan, sinh, cosh, tanh = map(
-    _unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+    unary, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
 )
 sigmoid, relu, erf, erfc, abs, sign, floor, ceil, trunc = map(
-    _unary, ("sigmoid", "relu", "erf", "erfc", "abs", "sign", "floor", "ceil", "trunc")
+    unary, ("sigmoid", "relu", "erf", "erfc", "abs", "sign", "floor", "ceil", "trunc")
 )
-mul, atan2, hypot, minimum, maximum = map(_binary, ("mul", "atan2", "hypot", "minimum", "maximum"))
-_plain_add, _plain_sub, _plain_div, _plain_pow = map(_binary, ("add", "sub", "div", "pow"))
-_plain_floor_divide, _plain_remainder = map(_binary, ("floor_divide", "remainder"))
-_plain_round = _unary("round")
-masked_mul = _binary("masked_mul")
-lt, le, gt, ge, eq, ne = map(_binary, ("lt", "le", "gt", "ge", "eq", "ne"))
-_gelu, _softplus = map(_unary, ("gelu", "softplus"))
-
-
-def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Return a + alpha * b, element by element; operands broadcast."""
-    return _plain_add(input, other if alpha == 1 else other * alpha)
-
-
-def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-    """Return a - alpha * b, element by element; operands broadcast."""
-    return _plain_sub(input, other if alpha == 1 else other * alpha)
-
-
-def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
-    """Return a / b, element by element; the quotient rounded down by "floor", to 0 by "trunc"."""
-    if rounding_mode is None:
-        return _plain_div(input, other)
-    if rounding_mode == "floor":
-        return floor_divide(input, other)
-    if rounding_mode != "trunc":
-        raise OptionError(
-            f"div: expected rounding_mode 'floor', 'trunc' or None, got {rounding_mode!r}"
-        )
-    if not (_is_whole(input) and _is_whole(other)):
-        return trunc(_plain_div(input, other))
-    inexact, opposed = ne(remainder(input, other), 0), ne(_negative(input), _negative(other))
-    return _plain_add(floor_divide(input, other), mul(inexact, opposed))
-
-
-def floor_divide(input: Any, other: Any) -> Tensor:
-    """Return a // b, the quotient rounded down, element by element; operands broadcast."""
-    check_divisor("floor_divide", input, other)
-    return _plain_floor_divide(input, other)
-
-
-def remainder(input: Any, other: Any) -> Tensor:
-    """Return a % b, of the sign of b, element by element; operands broadcast."""
-    check_divisor("remainder", input, other)
-    return _plain_remainder(input, other)
-
-
-def _is_whole(x: Any) -> bool:
-    return x._array.dtype.kind != "f" if isinstance(x, TensorBase) else isinstance(x, int)
-
-
-def _negative(x: Any) -> Any:
-    return lt(x, 0) if isinstance(x, TensorBase) else x < 0
-
-
-def _is_zero(x: Any) -> Any:
-    return eq(x, 0) if isinstance(x, TensorBase) else x == 0
-
-
-def _any(found: Any) -> bool:
-    """Tell whether something was found, in a tensor or by Python."""
-    return bool(found if isinstance(found, bool) else found.any())
-
-
-def check_divisor(op: str, input: Any, other: Any) -> None:
-    """Refuse whole numbers to be divided by 0, which have no infinity to show for it."""
-    if _is_whole(input) and _is_whole(other) and _any(_is_zero(other)):
-        raise OptionError(
-            f"{op}: whole numbers cannot be divided by 0; floating point ones give inf or nan"
-        )
-
-
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:
-    """Return the nearest whole numbers, the even one of two; or numbers of so many decimals."""
-    if not decimals:
-        return _plain_round(input)
-    if not isinstance(decimals, int) or not -300 < decimals < 300 or _is_whole(input):
-        raise DTypeError(
-            f"round: expected a floating point tensor and a whole number of decimals, got "
-            f"{input.dtype} and {decimals!r}"
-        )
-    factor = 10.0 ** builtins.abs(decimals)
-    if decimals > 0:
-        return _plain_div(_plain_round(mul(input, factor)), factor)
-    return mul(_plain_round(_plain_div(input, factor)), factor)
-
-
-def pow(input: Any, exponent: Any) -> Tensor:
-    """Return the elements raised to a power; 2, 1/2 and the like by their shorter ways."""
-    if _is_whole(input) and _is_whole(exponent):
-        return _whole_power(input, exponent)
-    if isinstance(exponent, (int, float)) and (shorter := _POWERS.get(exponent)) is not None:
-        return shorter(input)
-    if MODE.enabled and isinstance(exponent, TensorBase) and exponent._requires_grad:
-        return _smooth_power(input, exponent)
-    return _plain_pow(input, exponent)
-
-
-def _smooth_power(x: Any, exponent: Any) -> Tensor:
-    """Return powers, of which 0 ** 0 counts as the constant 1: its gradients are 0."""
-    if not _any(_is_zero(x)):
-        return _plain_pow(x, exponent)
-    both = _plain_add(
-        abs(exponent.detach()), builtins.abs(x) if isinstance(x, (int, float)) else abs(x.detach())
-    )
-    constant = eq(both, 0)
-    base = where(constant, 1.0, x).to(both.dtype)
-    return where(constant, 1.0, _plain_pow(base, exponent))
-
-
-#: Powers that need no logarithm.
-_POWERS: dict[float, Callable[[Any], Tensor]] = {
-    -1: lambda x: div(1.0, x),
-    0.5: sqrt,
-    1: lambda x: mul(x, 1),
-    2: square,
-    3: lambda x: mul(square(x), x),
-}
-
-
-def _whole_power(x: Any, exponent: Any) -> Tensor:
-    """Multiply whole numbers, which stay whole, by squares of squares."""
-    if _any(_negative(exponent)):
-        raise OptionError(
-            "pow: whole numbers have no negative whole powers; make one of both floating point"
-        )
-    found = _plain_add(mul(_plain_add(x, exponent), 0), 1)  # of the type that both have in common
-    x = mul(found, x)
-    if not isinstance(exponent, TensorBase):
-        while exponent:
-            found = mul(found, x) if exponent % 2 else found
-            x, exponent = square(x), exponent // 2
-        return found
-    while _any(ne(exponent, 0)):
-        found = where(eq(remainder(exponent, 2), 1), mul(found, x), found)
-        x, exponent = square(x), floor_divide(exponent, 2)
-    return found
+mul, atan2, hypot, minimum, maximum = map(binary, ("mul", "atan2", "hypot", "minimum", "maximum"))
+_add, _sub, _div = map(binary, ("add", "sub", "div"))
+masked_mul = binary("masked_mul")
+lt, le, gt, ge, eq, ne = map(binary, ("lt", "le", "gt", "ge", "eq", "ne"))
+_gelu, _softplus = map(unary, ("gelu", "softplus"))
 
 
 def _where_vjp(node: Node, g: Tensor) -> tuple[Any, ...]:
@@ -347,9 +217,9 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         return found
     for bound in (low, high):
         if not isinstance(bound, OPERANDS):
-            raise _no_operands("clamp", input, bound)
+            raise no_operands("clamp", input, bound)
     if any(_is_nan(bound) for bound in (low, high)):
-        return _plain_add(mul(input, 0), math.nan)
+        return _add(mul(input, 0), math.nan)
     if min is not None:
         input = where(_beyond(lt(input, min), min), min, input)
     if max is not None:
@@ -383,13 +253,13 @@ def _beyond(found: Tensor, bound: Any) -> Tensor:
 @composite(Sample(Draw((3, 4), 0.3, 2)))
 def reciprocal(input: Tensor) -> Tensor:
     """Return 1 / x."""
-    return div(1.0, input)
+    return _div(1.0, input)
 
 
 @composite(Sample(Draw((3, 4), 0.3, 2)), benchmark="rsqrt")
 def rsqrt(input: Tensor) -> Tensor:
     """Return 1 / sqrt(x)."""
-    return div(1.0, sqrt(input))
+    return _div(1.0, sqrt(input))
 
 
 @composite(Sample(Draw((3, 4), 0, 2, "bool")), Sample(Draw((3, 4), 0, 3, "int64")))
@@ -422,7 +292,7 @@ def isclose(
 ) -> Tensor:
     """Return which elements differ by at most atol + rtol * |b|, or are the same infinity."""
     input, other = (x.to("int32") if x._array.dtype.kind == "b" else x for x in (input, other))
-    near = le(abs(_plain_sub(input, other)), _plain_add(mul(abs(other), rtol), atol))
+    near = le(abs(_sub(input, other)), _add(mul(abs(other), rtol), atol))
     found = maximum(eq(input, other), mul(near, isfinite(other)))
     return maximum(found, mul(isnan(input), isnan(other))) if equal_nan else found
 
@@ -531,7 +401,6 @@ def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tenso
 __all__ = [
     "abs",
     "acos",
-    "add",
     "asin",
     "atan",
     "atan2",
@@ -542,7 +411,6 @@ __all__ = [
     "clip",
     "cos",
     "cosh",
-    "div",
     "elu",
     "eq",
     "erf",
@@ -550,7 +418,6 @@ __all__ = [
     "exp",
     "expm1",
     "floor",
-    "floor_divide",
     "ge",
     "gelu",
     "gt",
@@ -576,11 +443,8 @@ __all__ = [
     "mul",
     "ne",
     "neg",
-    "pow",
     "reciprocal",
     "relu",
-    "remainder",
-    "round",
     "rsqrt",
     "sigmoid",
     "sign",
@@ -589,8 +453,6 @@ __all__ = [
     "sinh",
     "softplus",
     "sqrt",
-    "square",
-    "sub",
     "tan",
     "tanh",
     "trunc",

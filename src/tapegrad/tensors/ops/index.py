@@ -1,5 +1,8 @@
 """Elements by their place: slices, lists of indices, masks."""
 
+# Arguments come in PyTorch's order.
+# ruff: noqa: PLR0917
+
 from __future__ import annotations
 
 import builtins
@@ -10,9 +13,9 @@ import numpy as np
 from tapegrad import _core
 from tapegrad._core import rules
 from tapegrad._core.arguments import plain_index
-from tapegrad.errors import DTypeError, ShapeError, TapegradError
+from tapegrad.errors import DTypeError, OptionError, ShapeError, TapegradError
 from tapegrad.tensors import creation, in_place
-from tapegrad.tensors.autograd import MODE, Node
+from tapegrad.tensors.autograd import MODE, Node, no_grad
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
@@ -325,8 +328,10 @@ _SCATTER_ADD = define(
 )
 
 
-def gather(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Return x[i, index[i, j]] for dim 1, and so on: one element per index."""
+    if sparse_grad:
+        raise OptionError("gather: there are no sparse gradients; leave sparse_grad=True out")
     found: Tensor = _GATHER(input, index, dim=_dims.own("gather", dim, input._array.ndim))
     return found
 
@@ -398,12 +403,16 @@ def _embedding_vjp(node: Node, g: Tensor) -> tuple[Any, None]:
     index, padding = node.inputs[1], node.attrs["padding_idx"]
     flat = index.reshape((-1,))
     rows = as_rows(g)
+    count = node.shapes[0][0]
     if padding >= 0:
         rows = rows * (flat != padding).to(g.dtype).reshape((-1, 1))
-    return _INDEX_ADD(rows, flat, dim=0, size=node.shapes[0][0]), None
+    if node.attrs["by_frequency"]:
+        ones = creation.ones((flat.numel(), 1), dtype=g.dtype, device=g.device)
+        rows = rows / index_select(_INDEX_ADD(ones, flat, dim=0, size=count), 0, flat)
+    return _INDEX_ADD(rows, flat, dim=0, size=count), None
 
 
-def _embedding_rule(weight: Tensor, index: Tensor, padding_idx: int) -> None:
+def _embedding_rule(weight: Tensor, index: Tensor, padding_idx: int, by_frequency: bool) -> None:
     rules.check_index("embedding", index)
     if weight.ndim != 2:
         raise ShapeError(f"embedding: expected a weight of two dimensions, got {weight.shape}")
@@ -421,14 +430,47 @@ _EMBEDDING = define(
 )
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None) -> Tensor:
-    """Return the rows of `weight` that x names; the row `padding_idx` gets no gradient."""
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Return the rows of `weight` that x names.
+
+    Args:
+        input: Places of rows.
+        weight: A matrix.
+        padding_idx: A row that gets no gradient.
+        max_norm: The largest norm of rows; those named whose norm is above it are scaled down to
+            it in `weight` itself.
+        norm_type: Which norm that is.
+        scale_grad_by_freq: Divide the gradient of a row by how often it is named.
+        sparse: Not there: gradients are as large as `weight`.
+
+    """
+    if sparse:
+        raise OptionError("embedding: there are no sparse gradients; leave sparse=True out")
     rows = weight.shape[0] if weight.ndim else 0
     place = -1 if padding_idx is None else padding_idx + rows * (padding_idx < 0)
     if padding_idx is not None and not 0 <= place < rows:
         raise ShapeError(f"embedding: padding_idx {padding_idx} is no row of {weight.shape}")
-    found: Tensor = _EMBEDDING(weight, input, padding_idx=place)
+    if max_norm is not None:
+        _embedding_rule(weight, input, place, scale_grad_by_freq)
+        with no_grad():
+            _shorten(weight, input.flatten(), max_norm, norm_type)
+    found: Tensor = _EMBEDDING(weight, input, padding_idx=place, by_frequency=scale_grad_by_freq)
     return found
+
+
+def _shorten(weight: Tensor, places: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scale rows that are too long down in place, as PyTorch does: a little below the bound."""
+    rows = index_select(weight, 0, places)
+    norms = rows.norm(norm_type, 1, True)
+    setitem(weight, places, _e.where(norms > max_norm, rows * (max_norm / (norms + 1e-7)), rows))
 
 
 @composite(Sample(Draw((2, 3), 0, 5, "int64"), num_classes=5))

@@ -185,11 +185,33 @@ _LINEAR = define(
 
 @asks
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return x @ weight.T + bias."""
+    """Return x @ weight.T + bias; one row of weights gives one number for each of x."""
     if input is None or weight is None:  # the operation takes None for a bias
         raise DTypeError("linear: expected input and weight to be tensors, got None")
-    found: Tensor = _LINEAR(input, weight, bias)
+    try:
+        found: Tensor = _LINEAR(input, weight, bias)
+    except ShapeError:
+        if (other := _broadcast_linear(input, weight, bias)) is None:
+            raise
+        return other
     return found
+
+
+def _broadcast_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor | None:
+    """Return what PyTorch gives, too: one row of weights, biases that broadcast; else None."""
+    rows = weight._array.ndim
+    if rows not in (1, 2) or (rows == 2 and bias is None) or not x._array.ndim:
+        return None
+    found: Tensor = matmul(x, weight) if rows == 1 else _LINEAR(x, weight, None)
+    if bias is None:
+        return found
+    fits = not bias._array.ndim if rows == 1 else _expands(bias._array.shape, found._array.shape)
+    return found + bias if fits else None
+
+
+def _expands(have: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    ends = zip(reversed(have), reversed(wanted), strict=False)
+    return len(have) <= len(wanted) and all(size in (1, whole) for size, whole in ends)
 
 
 # ---- einsum -------------------------------------------------------------------------------------

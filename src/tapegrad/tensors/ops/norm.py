@@ -9,11 +9,10 @@ is written in operations.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tapegrad.errors import ShapeError
+from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors.autograd import MODE, Node, no_grad
 from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import elementwise as _e
@@ -116,12 +115,18 @@ def batch_norm(
     running ones.
     """
     _channels(input, running_mean, running_var, weight, bias)
-    if not training and running_mean is not None and running_var is not None:
-        return _by_statistics(input, running_mean, running_var, weight, bias, eps)
-    if not input.numel():  # as PyTorch: of no sample, with no statistics
+    known = running_mean is not None and running_var is not None
+    if not input.numel() and (training or not known):  # as PyTorch: of no sample, no statistics
         return _by_statistics(input, *_no_statistics(input), weight, bias, eps)
+    if not known and (not training or running_mean is not running_var):
+        raise OptionError(
+            "batch_norm: expected running_mean and running_var, or neither of them where "
+            "training=True, got None; pass both, or batch_norm(x, None, None, training=True)"
+        )
+    if not training:
+        return _by_statistics(input, running_mean, running_var, weight, bias, eps)  # type: ignore[arg-type]
     y, mean, var, _ = _BATCH(input, weight, bias, eps=eps)
-    if training and running_mean is not None and running_var is not None:
+    if running_mean is not None and running_var is not None:
         count = input.numel() // input.shape[1]
         shares = 1 - momentum, momentum, momentum * count / (count - 1)
         running = running_mean, running_var
@@ -230,8 +235,8 @@ def layer_norm(
 ) -> Tensor:
     """Return x normalised over its last dimensions, which have this shape."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    if not shape or not math.prod(shape):
-        raise ShapeError(f"layer_norm: expected sizes of at least 1 to normalise over, got {shape}")
+    if not shape:
+        raise ShapeError(f"layer_norm: expected at least one size to normalise over, got {shape}")
     if input.shape[-len(shape) :] != shape:
         raise ShapeError(f"layer_norm: expected last dimensions {shape}, got {input.shape}")
     found: Tensor = _LAYER(input, weight, bias, dims=len(shape), eps=eps)[0]

@@ -88,14 +88,15 @@ def _continued(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
     source, widest = _MODES[mode]
     for d, (before, after) in enumerate(widths):
         size = x._array.shape[d]
+        if not before and not after:
+            continue
         if max(before, after) > widest(size):
             raise ShapeError(
                 f"pad: expected widths of at most {widest(size)} for mode {mode!r} in dimension "
                 f"{d} of shape {x.shape}, got {before} and {after}"
             )
-        if before or after:
-            places = [source(i, size) for i in range(-before, size + after)]
-            x = index_select(x, d, tensor(places, dtype="int64", device=x.device))
+        places = [source(i, size) for i in range(-before, size + after)]
+        x = index_select(x, d, tensor(places, dtype="int64", device=x.device))
     return x
 
 

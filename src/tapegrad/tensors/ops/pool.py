@@ -29,8 +29,8 @@ def _max_vjp(node: Node, g: Tensor, _: Any = None) -> Tensor:
         found: Tensor = raw("max_pool2d_backward", g, node.outputs[1], shape=node.shapes[0])
         return found
     n, c, h, w = node.shapes[0]
-    places = node.outputs[1].reshape((n, c, -1))
-    return put_along((n, c, h * w), 2, places, g.reshape((n, c, -1))).reshape((n, c, h, w))
+    places = node.outputs[1].flatten(2)
+    return put_along((n, c, h * w), 2, places, g.flatten(2)).reshape((n, c, h, w))
 
 
 _MAX = define(

@@ -15,6 +15,7 @@ from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.fused import elementwise
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
+from tapegrad.tensors.ops.arithmetic import pow
 from tapegrad.tensors.ops.composite import composite
 from tapegrad.tensors.registry import Cost, Draw, Sample, define
 
@@ -237,8 +238,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = Non
     have = input._array.shape
     dims = _dims.several("mean", dim, len(have), keepdim)
     total: Tensor = _SUM(input, dims=dims, keepdim=keepdim)
-    count = math.prod([have[d] for d in dims])
-    return total / count if count else total * math.nan
+    found: Tensor = total / math.prod([have[d] for d in dims])
+    return found
 
 
 def _check_floating(op: str, x: Tensor) -> None:
@@ -457,7 +458,9 @@ def norm(
         return sum(_e.ne(input, 0).to(input.dtype), dim, keepdim)
     if power == 1.0:
         return sum(_e.abs(input), dim, keepdim)
-    total = sum(_e.pow(_e.abs(input), power), dim, keepdim)
+    if power < 0.0:
+        _filled("norm", input, _dims.several("norm", dim, input.ndim, keepdim))
+    total = sum(pow(_e.abs(input), power), dim, keepdim)
     found: Tensor = _root(total) if power == 2.0 else _power(total, 1 / power)
     return found
 

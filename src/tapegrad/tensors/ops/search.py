@@ -50,10 +50,11 @@ _SORT = define(
 def _ordered(op: str, x: Tensor, dim: Any, descending: bool, count: int | None) -> Sorted:
     place = _dims.one(op, dim, x.ndim)
     size = x.shape[place] if x.ndim else 1
-    if count is not None and (not isinstance(count, int) or not 0 <= count <= size):
+    whole = isinstance(count, int) and not isinstance(count, bool)
+    if count is not None and not (whole and 0 <= count <= size):
         raise ShapeError(f"{op}: expected k from 0 to {size}, got {count!r}")
     flat = x if x.ndim else x.reshape((1,))
-    number = size if count is None else int(count)
+    number = size if count is None or not x.ndim else int(count)  # one element is itself
     values, indices = _SORT(flat, dim=place, descending=bool(descending), count=number)
     return Sorted(values, indices) if x.ndim else Sorted(values.reshape(()), indices.reshape(()))
 

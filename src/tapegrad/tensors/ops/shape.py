@@ -14,10 +14,9 @@ from tapegrad._core import rules
 from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.base import TensorBase
-from tapegrad.tensors.dtypes import ALL
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.registry import Cost, Draw, Op, Sample, common_device, define, moved
+from tapegrad.tensors.registry import Cost, Draw, Op, Sample, define, moved
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -194,7 +193,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Return a view with dimensions at other places, and the others in the order they had."""
     given = [each if isinstance(each, (tuple, list)) else (each,) for each in (source, destination)]
-    places, targets = ([_dims.own("movedim", d, input.ndim) for d in each] for each in given)
+    places, targets = ([_dims.one("movedim", d, input.ndim) for d in each] for each in given)
     if len(places) != len(targets) or len(set(places)) + len(set(targets)) != 2 * len(places):
         raise ShapeError(
             f"movedim: expected as many different places as dimensions, got {source} and "
@@ -203,7 +202,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     order = [d for d in range(input.ndim) if d not in places]
     for target, place in sorted(zip(targets, places, strict=True)):
         order.insert(target, place)
-    return permute(input, order)
+    return permute(input, order) if input.ndim else input
 
 
 # ---- parts --------------------------------------------------------------------------------------
@@ -484,12 +483,15 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     try:
         found: Tensor = _CAT(*listed, dim=_dims.one("cat", dim, listed[0]._array.ndim))
     except ShapeError:
-        # tensors of shape (0,) join anything, and have a say in the type alone
+        # tensors of shape (0,) join anything: as a part of no size
         filled = [each for each in listed if each._array.shape != (0,)]
-        if len(filled) == len(listed) or not filled:
+        shape = filled[0]._array.shape if filled else ()
+        if len(filled) == len(listed) or len(shape) < 2:
             raise
-        common_device("cat", listed)
-        return cat(filled, dim).to(max((each.dtype for each in listed), key=ALL.index))
+        place = _dims.own("cat", dim, len(shape))
+        none = (*shape[:place], 0, *shape[place + 1 :])
+        parts = [each if each._array.shape != (0,) else in_shape(each, none) for each in listed]
+        return cat(parts, place)
     return found
 
 

@@ -112,8 +112,8 @@ _LOGSUMEXP = define(
 
 
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """Return log(sum(exp(x))) over dimensions, without overflow."""
-    _check_floating("logsumexp", input)
+    """Return log(sum(exp(x))) over dimensions, without overflow; whole numbers give float32."""
+    input = input if input._array.dtype.kind == "f" else input.to("float32")
     found: Tensor = _LOGSUMEXP(
         input, dims=_dims.several("logsumexp", dim, input.ndim, keepdim), keepdim=keepdim
     )
