@@ -147,4 +147,5 @@ else:
         raise engine.missing("module 'tapegrad'", name)
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__getattr__("__all__"), *_PARTS})
+        names = {*__getattr__("__all__"), *_import_module(_ENGINE[-1]).OTHER_NAMES}
+        return sorted({*names, *_PARTS, "__all__", "__doc__", "__version__"})

@@ -210,7 +210,9 @@ def _module(name: str) -> ModuleType:
 def public(module: ModuleType) -> list[str]:
     """Return names that a module offers: those of `__all__`, or what it and its files define."""
     if hasattr(module, "__all__"):
-        return sorted(module.__all__)
+        return sorted(
+            name for name in module.__all__ if not inspect.ismodule(getattr(module, name))
+        )
     home = module.__name__
     return sorted(
         name

@@ -125,6 +125,25 @@ def test_a_pass_that_ends_early_leaves_no_thread() -> None:
     assert not any(worker.is_alive() for worker in workers)
 
 
+def test_threads_have_numbers_and_begin_once() -> None:
+    begun: list[int] = []
+    loader = DataLoader(Squares(), 2, num_workers=2, worker_init_fn=begun.append)
+    assert len(list(loader)) == 5 and begun in ([0], [0, 1], [1, 0])
+
+
+def test_a_batch_that_takes_too_long_is_told() -> None:
+    free = threading.Event()
+
+    class Waiting(Squares):
+        def __getitem__(self, index: int) -> tuple[int, float]:
+            free.wait(10)
+            return super().__getitem__(index)
+
+    with pytest.raises(TimeoutError, match=r"DataLoader: no batch within 0\.01 seconds"):
+        next(iter(DataLoader(Waiting(), 1, num_workers=1, timeout=0.01)))
+    free.set()
+
+
 def test_errors_of_workers_arrive() -> None:
     class Broken(Squares):
         def __getitem__(self, index: int) -> tuple[int, float]:
@@ -139,6 +158,8 @@ def test_errors_of_workers_arrive() -> None:
     [
         (lambda: DataLoader(ROWS, 0), OptionError, "batch_size of at least 1"),
         (lambda: DataLoader(ROWS, num_workers=-1), OptionError, "num_workers"),
+        (lambda: DataLoader(ROWS, timeout=-1), OptionError, "timeout of at least 0"),
+        (lambda: DataLoader(ROWS, multiprocessing_context="fork"), OptionError, "threads make"),
         (lambda: DataLoader(ROWS, shuffle=True, sampler=[1]), OptionError, "got both"),
         (lambda: DataLoader(ROWS, 2, batch_sampler=[[1]]), OptionError, "leave them out"),
         (lambda: DataLoader(ROWS, None, drop_last=True), OptionError, "needs a batch_size"),

@@ -28,6 +28,7 @@ OPTIMISERS = [
     "optim.Adam(model.parameters())",
     "optim.Adam(model.parameters(), lr=0.02, betas=(0.8, 0.95), eps=1e-4, weight_decay=0.1)",
     "optim.Adam(model.parameters(), lr=0.02, amsgrad=True, maximize=True)",
+    "optim.Adam(model.parameters(), lr=0.02, weight_decay=0.1, decoupled_weight_decay=True)",
     "optim.AdamW(model.parameters(), lr=0.02)",
     "optim.AdamW(model.parameters(), lr=0.02, foreach=True)",
     "optim.SGD(model.parameters(), lr=0.1, foreach=False, fused=False)",
@@ -36,6 +37,7 @@ OPTIMISERS = [
     "optim.RMSprop(model.parameters(), lr=0.02, alpha=0.9, weight_decay=0.1, momentum=0.9)",
     "optim.RMSprop(model.parameters(), centered=True, momentum=0.5)",
     "optim.RMSprop(model.parameters(), centered=True, maximize=True)",
+    "optim.RMSprop(model.parameters(), 0.02, 0.9, 1e-6, 0.1, 0.5, True, False, None, True)",
 ]
 SCHEDULES = [
     "S.StepLR(opt, 3)",
@@ -59,6 +61,14 @@ SCHEDULES = [
 @pytest.mark.parametrize("build", OPTIMISERS)
 def test_optimiser_trains_as_in_pytorch(torch: Torch, build: str, dtype: str, rtol: float) -> None:
     assert_equal(optimise(tapegrad(), build, dtype), torch(optimise, build, dtype), rtol)
+
+
+@pytest.mark.parametrize("option", ["capturable", "differentiable"])
+def test_steps_that_are_recorded_are_refused(option: str) -> None:
+    for kind in (optim.SGD, optim.Adam, optim.AdamW, optim.RMSprop):
+        if (kind, option) != (optim.SGD, "capturable"):
+            with pytest.raises(OptionError, match=f"{kind.__name__}: .* leave {option}=True out"):
+                kind([ones(1, requires_grad=True)], **{option: True})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("build", SCHEDULES)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import GradError, OptionError, ShapeError, TapegradError
+from tapegrad.errors import DeviceError, GradError, OptionError, ShapeError, TapegradError
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 from tests.tensors.torch_forms import REFUSED, outcomes
 
@@ -410,6 +411,24 @@ nn.Embedding(2, 3, _weight=x, _freeze=True).weight.requires_grad
 nn.Embedding(3, 3, _weight=x)
 str(nn.Embedding(2, 3, 1, 2.0, 3.0, True))
 x.gather(1, tt.tensor([[0]]), sparse_grad=False)
+x.clone().div_(3).round_(decimals=1)
+x.clone().div_(3).round_(decimals=-1)
+x.long().round_(decimals=1)
+tt.from_dlpack(np.ones(3), copy=True)
+tt.from_dlpack(ext_tensor=np.ones(3), device='cpu')
+tt.randperm(1, dtype=tt.float64)
+tt.randperm(1, dtype=tt.float32, requires_grad=True).requires_grad
+tt.randint(0, 1, (2,), dtype=tt.float32, requires_grad=True)
+tt.randint(0, 1, (2,), requires_grad=True)
+tt.rand_like(x, requires_grad=True).requires_grad
+tt.randn_like(x, requires_grad=True).requires_grad
+tt.empty_like(x, requires_grad=True).requires_grad
+nn.Linear(2, 3).to('cpu', non_blocking=True).weight.shape == (3, 2)
+len(list(nn.Sequential(*[nn.ReLU()] * 2).modules()))
+len(list(nn.Sequential(*[nn.Sequential()] * 2).modules(remove_duplicate=False)))
+nn.utils.clip_grad_norm_([x.requires_grad_()], 1.0, foreach=True)
+nn.init.kaiming_uniform_(tt.ones(2, 0))
+nn.init.kaiming_normal_(tt.ones(0, 3))
 """.strip().splitlines()
 
 
@@ -426,6 +445,25 @@ def test_sparse_gradients_are_refused() -> None:
     ):
         with pytest.raises(OptionError, match="no sparse gradients"):
             call()
+
+
+def test_other_memory_is_copied_if_asked_for() -> None:
+    array = np.zeros(2)
+    shared, copied = tg.from_dlpack(array), tg.from_dlpack(array, copy=True)
+    array[:] = 1
+    assert shared.tolist() == [1.0, 1.0] and copied.tolist() == [0.0, 0.0]
+    assert tg.from_dlpack(array, device="reference").device == tg.device("reference")
+    with pytest.raises(DeviceError, match="copy=False"):
+        tg.from_dlpack(array, device="reference", copy=False)
+
+
+@pytest.mark.parametrize("module", [tg, tg.nn, tg.nn.functional, tg.optim, tg.data])
+def test_modules_list_what_is_for_users(module: Any) -> None:
+    names = [name for name in dir(module) if not name.startswith("__")]
+    assert set(module.__all__) <= set(names) and len(names) == len(set(names))
+    assert not [name for name in names if name.startswith("_")]
+    assert not {"sys", "Any", "TYPE_CHECKING", "annotations", "activation", "sgd"} & set(names)
+    assert all(getattr(module, name) is not None for name in names)
 
 
 def test_old_names_of_reductions_are_warned_of() -> None:

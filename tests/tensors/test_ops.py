@@ -8,10 +8,18 @@ from typing import Any
 import pytest
 
 import tapegrad.tensors as tt
+from tapegrad.apidoc import public
 from tapegrad.backends import cpu
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 from tests.tensors.cases import DEVICES, DTYPES, LAYOUTS, PUBLIC, RTOL, cases
-from tests.tensors.torch_calls import differentiate, function, parameters, unknown_names, weight
+from tests.tensors.torch_calls import (
+    differentiate,
+    function,
+    parameters,
+    signatures,
+    unknown_names,
+    weight,
+)
 
 _ANSWERS: dict[tuple[str, str], Any] = {}
 
@@ -96,6 +104,32 @@ LEFT_OUT_OF = {
     "sort": {"reverse"},
     "view": {"dtype"},
 }
+
+
+def _classes() -> list[str]:
+    """Return what PyTorch's Python defines and tapegrad has, too, by name."""
+    lib = tapegrad()
+    places = {"nn": lib.nn, "F": lib.F, "optim": lib.optim, "data": lib.data}
+    places |= {"nn.init": lib.nn.init, "nn.utils": lib.nn.utils}
+    places |= {"optim.lr_scheduler": lib.optim.lr_scheduler}
+    found = [f"{place}.{name}" for place, module in places.items() for name in public(module)]
+    for name in ("nn.Module", "nn.Sequential", "nn.ModuleList", "optim.Optimizer"):
+        owner = getattr(lib.nn if "nn" in name else lib.optim, name.partition(".")[2])
+        found += [f"{name}.{each}" for each in vars(owner) if not each.startswith("_")]
+    return found
+
+
+def test_classes_take_the_arguments_of_pytorch(torch: Torch) -> None:
+    names = _classes()
+    theirs, ours = torch(signatures, names), signatures(tapegrad(), names)
+    assert len(theirs) > 100
+    wrong = {}
+    for name, (placed, named) in theirs.items():
+        have, others = ours[name]
+        places = [each for each in placed if each not in LEFT_OUT]
+        if have[: len(places)] != places or set(named) - {*have, *others} - LEFT_OUT:
+            wrong[name] = (placed, named), ours[name]
+    assert wrong == {}
 
 
 def test_functions_take_the_arguments_of_pytorch(torch: Torch) -> None:

@@ -256,6 +256,26 @@ def parameters(lib: Any, names: list[str]) -> dict[str, list[str]]:
     return {name: sorted(_parameters(lib, name)) for name in names}
 
 
+def signatures(lib: Any, names: list[str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Return arguments by the name of what takes them: those with a place, and the others.
+
+    What a library does not have, or has in C++, and what is not called is left out.
+    """
+    found = {}
+    for name in names:
+        value: Any = lib
+        try:
+            for part in name.split("."):
+                value = getattr(value, part)
+            given = inspect.signature(value).parameters.values()
+        except (AttributeError, TypeError, ValueError):
+            continue
+        each = [x for x in given if x.name != "self"]
+        placed = [x.name for x in each if x.kind is x.POSITIONAL_OR_KEYWORD]
+        found[name] = placed, sorted(x.name for x in each if x.kind is x.KEYWORD_ONLY)
+    return found
+
+
 def _parameters(lib: Any, name: str) -> set[str]:
     """Return the names of a function's arguments; of all its forms, where it is not Python's."""
     try:

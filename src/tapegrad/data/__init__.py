@@ -10,7 +10,17 @@ Example:
 
 """
 
-from tapegrad.data.collate import default_collate as default_collate
-from tapegrad.data.dataset import Dataset as Dataset
-from tapegrad.data.dataset import TensorDataset as TensorDataset
-from tapegrad.data.loader import DataLoader as DataLoader
+from tapegrad.data.collate import default_collate
+from tapegrad.data.dataset import Dataset, TensorDataset
+from tapegrad.data.loader import DataLoader
+
+__all__ = [
+    "DataLoader",
+    "Dataset",
+    "TensorDataset",
+    "default_collate",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 from tapegrad.data.collate import default_collate
@@ -33,10 +33,16 @@ class DataLoader:
         num_workers: Threads that make batches ahead; 0 makes each when it is asked for. Order and
             content of batches are the same with any number.
         collate_fn: Makes a batch of a list of samples; `default_collate` if None.
-        drop_last: Whether a last batch that is smaller is left out.
-        generator: Where the order comes from; tapegrad's own if None, so `manual_seed` sets it.
-        prefetch_factor: Batches ahead per thread.
         pin_memory: Taken for PyTorch's sake; memory of the CPU needs no pinning here.
+        drop_last: Whether a last batch that is smaller is left out.
+        timeout: Seconds to wait for a batch that threads make; 0 waits for it.
+        worker_init_fn: Called with its number by each thread before its first batch.
+        multiprocessing_context: Not there: threads do the work, no processes.
+        generator: Where the order comes from; tapegrad's own if None, so `manual_seed` sets it.
+        prefetch_factor: Batches ahead per thread; 2 if None.
+        persistent_workers: Taken for PyTorch's sake; threads begin at once.
+        pin_memory_device: The same as pin_memory.
+        in_order: Taken for PyTorch's sake; batches always come in their order.
 
     Example:
         >>> import tapegrad as tg
@@ -51,24 +57,36 @@ class DataLoader:
         self,
         dataset: Any,
         batch_size: int | None = 1,
-        shuffle: bool = False,
+        shuffle: bool | None = None,
         sampler: Iterable[int] | None = None,
         batch_sampler: Iterable[Sequence[int]] | None = None,
         num_workers: int = 0,
         collate_fn: Collate | None = None,
-        *,
-        drop_last: bool = False,
-        generator: Generator | None = None,
-        prefetch_factor: int = 2,
         pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], object] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
     ) -> None:
         _check_dataset(dataset, sampler is None and batch_sampler is None)
         if batch_size is not None and batch_size < 1:
             raise OptionError(f"DataLoader: expected batch_size of at least 1, got {batch_size}")
-        if num_workers < 0 or prefetch_factor < 1:
+        ahead = 2 if prefetch_factor is None else prefetch_factor
+        if num_workers < 0 or ahead < 1 or timeout < 0:
             raise OptionError(
-                "DataLoader: expected num_workers of at least 0 and prefetch_factor of at least "
-                f"1, got {num_workers} and {prefetch_factor}"
+                "DataLoader: expected num_workers of at least 0, prefetch_factor of at least 1 and "
+                f"timeout of at least 0, got {num_workers}, {ahead} and {timeout}"
+            )
+        if multiprocessing_context is not None:
+            raise OptionError(
+                "DataLoader: threads make the batches, no processes; leave "
+                "multiprocessing_context out"
             )
         if shuffle and sampler is not None:
             raise OptionError("DataLoader: expected shuffle or a sampler, got both")
@@ -83,15 +101,19 @@ class DataLoader:
             raise OptionError("DataLoader: drop_last needs a batch_size, got None")
         self.dataset = dataset
         self.batch_size = batch_size
-        self.shuffle = shuffle
+        self.shuffle = bool(shuffle)
         self.sampler = sampler
         self.batch_sampler = batch_sampler
         self.num_workers = num_workers
         self.collate_fn = collate_fn
         self.drop_last = drop_last
         self.generator = generator
-        self.prefetch_factor = prefetch_factor
+        self.prefetch_factor = ahead
         self.pin_memory = pin_memory
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.persistent_workers = persistent_workers
+        self.in_order = in_order
 
     def __len__(self) -> int:
         if self.batch_sampler is not None:
@@ -146,15 +168,30 @@ class DataLoader:
         with set_grad_enabled(recorded):
             return self._fetch(numbers)
 
+    def _made(self, batch: Future[Any]) -> Any:
+        """Wait for a batch, for as long as it may take."""
+        try:
+            return batch.result(self.timeout or None)
+        except TimeoutError:
+            if batch.done():  # an error of the dataset's own
+                raise
+            raise TimeoutError(f"DataLoader: no batch within {self.timeout} seconds") from None
+
     def _ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Keep some batches in the making; a pass that ends early leaves no thread behind."""
-        pool = ThreadPoolExecutor(self.num_workers, "tapegrad-data")
+        number = count()
+
+        def begin() -> None:
+            if self.worker_init_fn is not None:
+                self.worker_init_fn(next(number))
+
+        pool = ThreadPoolExecutor(self.num_workers, "tapegrad-data", begin)
         made: deque[Future[Any]] = deque()
         try:
             for numbers in islice(batches, self.num_workers * self.prefetch_factor):
                 made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
             while made:
-                batch = made.popleft().result()
+                batch = self._made(made.popleft())
                 for numbers in islice(batches, 1):
                     made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
                 yield batch

@@ -12,41 +12,62 @@ Example:
 
 """
 
-import sys
+from sys import modules as _modules
 
 from tapegrad.nn import clip as utils
-from tapegrad.nn import functional as functional
-from tapegrad.nn import init as init
-from tapegrad.nn.activation import GELU as GELU
-from tapegrad.nn.activation import LogSoftmax as LogSoftmax
-from tapegrad.nn.activation import ReLU as ReLU
-from tapegrad.nn.activation import Sigmoid as Sigmoid
-from tapegrad.nn.activation import SiLU as SiLU
-from tapegrad.nn.activation import Softmax as Softmax
-from tapegrad.nn.activation import Softplus as Softplus
-from tapegrad.nn.activation import Tanh as Tanh
-from tapegrad.nn.attention import MultiheadAttention as MultiheadAttention
-from tapegrad.nn.container import ModuleList as ModuleList
-from tapegrad.nn.container import Sequential as Sequential
-from tapegrad.nn.conv import Conv2d as Conv2d
-from tapegrad.nn.dropout import Dropout as Dropout
-from tapegrad.nn.embedding import Embedding as Embedding
-from tapegrad.nn.linear import Flatten as Flatten
-from tapegrad.nn.linear import Identity as Identity
-from tapegrad.nn.linear import Linear as Linear
-from tapegrad.nn.loss import BCEWithLogitsLoss as BCEWithLogitsLoss
-from tapegrad.nn.loss import CrossEntropyLoss as CrossEntropyLoss
-from tapegrad.nn.loss import L1Loss as L1Loss
-from tapegrad.nn.loss import MSELoss as MSELoss
-from tapegrad.nn.loss import NLLLoss as NLLLoss
-from tapegrad.nn.module import Module as Module
-from tapegrad.nn.norm import BatchNorm1d as BatchNorm1d
-from tapegrad.nn.norm import BatchNorm2d as BatchNorm2d
-from tapegrad.nn.norm import LayerNorm as LayerNorm
-from tapegrad.nn.parameter import Parameter as Parameter
-from tapegrad.nn.pool import AdaptiveAvgPool2d as AdaptiveAvgPool2d
-from tapegrad.nn.pool import AvgPool2d as AvgPool2d
-from tapegrad.nn.pool import MaxPool2d as MaxPool2d
+from tapegrad.nn import functional, init
+from tapegrad.nn.activation import GELU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Softplus, Tanh
+from tapegrad.nn.attention import MultiheadAttention
+from tapegrad.nn.container import ModuleList, Sequential
+from tapegrad.nn.conv import Conv2d
+from tapegrad.nn.dropout import Dropout
+from tapegrad.nn.embedding import Embedding
+from tapegrad.nn.linear import Flatten, Identity, Linear
+from tapegrad.nn.loss import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss
+from tapegrad.nn.module import Module
+from tapegrad.nn.norm import BatchNorm1d, BatchNorm2d, LayerNorm
+from tapegrad.nn.parameter import Parameter
+from tapegrad.nn.pool import AdaptiveAvgPool2d, AvgPool2d, MaxPool2d
+
+__all__ = [
+    "GELU",
+    "AdaptiveAvgPool2d",
+    "AvgPool2d",
+    "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "Conv2d",
+    "CrossEntropyLoss",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "Identity",
+    "L1Loss",
+    "LayerNorm",
+    "Linear",
+    "LogSoftmax",
+    "MSELoss",
+    "MaxPool2d",
+    "Module",
+    "ModuleList",
+    "MultiheadAttention",
+    "NLLLoss",
+    "Parameter",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+    "functional",
+    "init",
+    "utils",
+]
 
 # PyTorch keeps clipping in `nn.utils`, and users import it from there.
-sys.modules[f"{__name__}.utils"] = utils
+_modules[f"{__name__}.utils"] = utils
+
+
+def __dir__() -> list[str]:
+    return __all__

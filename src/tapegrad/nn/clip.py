@@ -15,6 +15,7 @@ def clip_grad_norm_(
     max_norm: float,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
 ) -> Tensor:
     """Scale all gradients by one factor, so that their norm together is at most max_norm.
 
@@ -23,6 +24,7 @@ def clip_grad_norm_(
         max_norm: The largest norm that is left alone.
         norm_type: 2 for the Euclidean norm, math.inf for the largest number, or any other p > 0.
         error_if_nonfinite: Raise GradError if the norm is not finite.
+        foreach: Taken for PyTorch's sake; it changes nothing.
 
     Returns:
         The norm before.
@@ -55,8 +57,12 @@ def clip_grad_norm_(
     return total
 
 
-def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
+def clip_grad_value_(
+    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
+) -> None:
     """Cut every number of the gradients to the range from -clip_value to clip_value, in place.
+
+    `foreach` is taken for PyTorch's sake; it changes nothing.
 
     Example:
         >>> import tapegrad as tg

@@ -87,3 +87,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """Return x with a part p of its numbers zero, and the others scaled up by 1 / (1 - p)."""
     return tensors.dropout(input, p, training)
+
+
+def __dir__() -> list[str]:
+    return __all__

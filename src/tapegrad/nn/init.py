@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from warnings import warn
 
 from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors import Generator, Tensor, elementwise, eye, no_grad, rand_like, randn_like
@@ -122,6 +123,8 @@ def kaiming_uniform_(
         generator: Where random numbers come from.
 
     """
+    if _is_empty(tensor):
+        return tensor
     bound = math.sqrt(3.0) * _kaiming_std(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
 
@@ -142,7 +145,18 @@ def kaiming_normal_(
         (8, 4)
 
     """
+    if _is_empty(tensor):
+        return tensor
     return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def _is_empty(tensor: Tensor) -> bool:
+    """Tell whether there is nothing to fill, with a warning then, as PyTorch does."""
+    expect_tensors("init", tensor=tensor)
+    if tensor.numel():
+        return False
+    warn(f"init: a tensor of shape {tensor.shape} has no elements to fill", stacklevel=3)
+    return True
 
 
 def layer_(weight: Tensor, bias: Tensor | None) -> None:

@@ -279,9 +279,10 @@ class Module:
             if module is not None:
                 yield from module.named_modules(memo, _joined(prefix, name), remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """Walk over this module and all inside it."""
-        return (module for _, module in self.named_modules())
+        walk = self.named_modules(remove_duplicate=remove_duplicate)
+        return (module for _, module in walk)
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Walk over the modules directly inside this one, with names."""
@@ -395,11 +396,14 @@ class Module:
         for parameter in self.parameters():
             forget_gradient(parameter, set_to_none)
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
+    def to(
+        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False
+    ) -> Self:
         """Move parameters and buffers, by `to(device)`, `to(dtype)`, both, or `to(tensor)`.
 
         A dtype must be one of floats, and is that of all floats then; integers stay as they are.
-        The parameters stay the same objects, so optimisers keep them.
+        The parameters stay the same objects, so optimisers keep them. `non_blocking` is taken for
+        PyTorch's sake: nothing is done later here.
         """
         kind, place = destination(args, dtype, device)
         if kind is not None and not kind.is_floating_point:

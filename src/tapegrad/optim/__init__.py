@@ -12,21 +12,42 @@ Example:
 
 """
 
-import sys
+from sys import modules as _modules
 
 from tapegrad.optim import schedules as lr_scheduler
-from tapegrad.optim.adam import Adam as Adam
-from tapegrad.optim.adam import AdamW as AdamW
-from tapegrad.optim.optimizer import Optimizer as Optimizer
-from tapegrad.optim.rmsprop import RMSprop as RMSprop
-from tapegrad.optim.schedules import CosineAnnealingLR as CosineAnnealingLR
-from tapegrad.optim.schedules import LambdaLR as LambdaLR
-from tapegrad.optim.schedules import LinearLR as LinearLR
-from tapegrad.optim.schedules import LRScheduler as LRScheduler
-from tapegrad.optim.schedules import MultiStepLR as MultiStepLR
-from tapegrad.optim.schedules import SequentialLR as SequentialLR
-from tapegrad.optim.schedules import StepLR as StepLR
-from tapegrad.optim.sgd import SGD as SGD
+from tapegrad.optim.adam import Adam, AdamW
+from tapegrad.optim.optimizer import Optimizer
+from tapegrad.optim.rmsprop import RMSprop
+from tapegrad.optim.schedules import (
+    CosineAnnealingLR,
+    LambdaLR,
+    LinearLR,
+    LRScheduler,
+    MultiStepLR,
+    SequentialLR,
+    StepLR,
+)
+from tapegrad.optim.sgd import SGD
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "CosineAnnealingLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "Optimizer",
+    "RMSprop",
+    "SequentialLR",
+    "StepLR",
+    "lr_scheduler",
+]
 
 # PyTorch keeps schedules in `optim.lr_scheduler`, and users import them from there.
-sys.modules[f"{__name__}.lr_scheduler"] = lr_scheduler
+_modules[f"{__name__}.lr_scheduler"] = lr_scheduler
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import tapegrad as tg
-from tapegrad.optim.optimizer import Group, Optimizer, Params
+from tapegrad.optim.optimizer import Group, Optimizer, Params, refuse
 from tapegrad.tensors import Tensor, elementwise, zeros_like
 
 
@@ -22,9 +22,13 @@ class Adam(Optimizer):
         eps: Added to the root.
         weight_decay: What part of a parameter is added to its gradient.
         amsgrad: Whether to divide by the largest mean of squares so far.
-        maximize: Whether to climb.
         foreach: Taken for PyTorch's sake, as `fused`: every step is one kernel per parameter.
-        fused: The same.
+        maximize: Whether to climb.
+        capturable: Not there, as `differentiable`: steps are no parts of CUDA graphs, nor recorded.
+        differentiable: Not there.
+        fused: As `foreach`.
+        decoupled_weight_decay: Whether decay shrinks parameters and leaves gradients alone, as in
+            AdamW.
 
     Example:
         >>> import tapegrad as tg
@@ -38,7 +42,7 @@ class Adam(Optimizer):
 
     """
 
-    #: Whether decay shrinks the parameter itself, not by way of its gradient.
+    #: Whether decay shrinks the parameter itself, whatever a group says.
     decoupled = False
 
     def __init__(
@@ -50,10 +54,14 @@ class Adam(Optimizer):
         weight_decay: float = 0.0,
         amsgrad: bool = False,
         *,
-        maximize: bool = False,
         foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
         fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
     ) -> None:
+        refuse(self, capturable=capturable, differentiable=differentiable)
         options = {
             "lr": lr,
             "betas": betas,
@@ -61,6 +69,7 @@ class Adam(Optimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
+            "decoupled_weight_decay": decoupled_weight_decay,
         }
         super().__init__(params, options)
 
@@ -74,7 +83,8 @@ class Adam(Optimizer):
                 state[name] = zeros_like(parameter)
         state["step"] = step = int(state.get("step", 0)) + 1
         lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
-        rule = _rule(beta1, beta2, group["eps"], decay, self.decoupled, amsgrad, group["maximize"])
+        apart = self.decoupled or group["decoupled_weight_decay"]
+        rule = _rule(beta1, beta2, group["eps"], decay, apart, amsgrad, group["maximize"])
         kept = tuple(state[name] for name in names)
         rule(
             parameter,
@@ -117,9 +127,22 @@ class AdamW(Adam):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            decoupled_weight_decay=True,
+        )
 
 
 @lru_cache(maxsize=64)

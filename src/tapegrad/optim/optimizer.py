@@ -198,6 +198,16 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
+def refuse(owner: object, **options: bool) -> None:
+    """Raise OptionError for options of PyTorch's that steps here do not have, if they are on."""
+    for name, wanted in options.items():
+        if wanted:
+            raise OptionError(
+                f"{type(owner).__name__}: steps are neither parts of CUDA graphs nor recorded; "
+                f"leave {name}=True out"
+            )
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and isfinite(value)
 

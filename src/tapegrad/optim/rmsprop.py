@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import tapegrad as tg
-from tapegrad.optim.optimizer import Group, Optimizer, Params
+from tapegrad.optim.optimizer import Group, Optimizer, Params, refuse
 from tapegrad.tensors import Tensor, elementwise, zeros_like
 
 
@@ -22,8 +22,10 @@ class RMSprop(Optimizer):
         weight_decay: What part of a parameter is added to its gradient.
         momentum: What part of the last step goes on.
         centered: Whether to divide by the root of the variance instead.
-        maximize: Whether to climb.
+        capturable: Not there, as `differentiable`: steps are no parts of CUDA graphs, nor recorded.
         foreach: Taken for PyTorch's sake: every step is one kernel per parameter.
+        maximize: Whether to climb.
+        differentiable: Not there.
 
     Example:
         >>> import tapegrad as tg
@@ -46,10 +48,12 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-        *,
-        maximize: bool = False,
+        capturable: bool = False,
         foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
     ) -> None:
+        refuse(self, capturable=capturable, differentiable=differentiable)
         options = {
             "lr": lr,
             "alpha": alpha,

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from tapegrad.errors import OptionError
-from tapegrad.optim.optimizer import Group, Optimizer, Params
+from tapegrad.optim.optimizer import Group, Optimizer, Params, refuse
 from tapegrad.tensors import Tensor, elementwise, zeros_like
 
 
@@ -23,7 +23,8 @@ class SGD(Optimizer):
         nesterov: Whether the gradient is that of where the momentum leads.
         maximize: Whether to climb.
         foreach: Taken for PyTorch's sake, as `fused`: every step is one kernel per parameter.
-        fused: The same.
+        differentiable: Not there: steps are not recorded.
+        fused: As `foreach`.
 
     Example:
         >>> import tapegrad as tg
@@ -48,8 +49,10 @@ class SGD(Optimizer):
         *,
         maximize: bool = False,
         foreach: bool | None = None,
+        differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
+        refuse(self, differentiable=differentiable)
         options = {
             "lr": lr,
             "momentum": momentum,

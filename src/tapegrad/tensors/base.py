@@ -374,6 +374,6 @@ class Handle:
 wrap: Callable[[Any, Backend], Tensor] = _core.wrap
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(obj: Any) -> bool:
     """Tell whether a value is a tensor."""
-    return isinstance(value, TensorBase)
+    return isinstance(obj, TensorBase)

@@ -11,7 +11,7 @@ import numpy as np
 from tapegrad._core.arguments import numbers_in
 from tapegrad.backends import Backend
 from tapegrad.backends import device as find_device
-from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, OptionError, ShapeError
 from tapegrad.tensors.base import TensorBase, wrap
 from tapegrad.tensors.dtypes import (
     BY_NUMPY,
@@ -92,9 +92,17 @@ def _borrowed(op: str, data: Any, dtype: Any = None, device: Any = None) -> Tens
     return made
 
 
-def from_dlpack(source: Any) -> Tensor:
-    """Return a tensor on the memory of another library's array."""
-    return from_numpy(np.from_dlpack(source))
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return a tensor on the memory of another library's array; on that of its own by `copy`."""
+    found = from_numpy(np.from_dlpack(ext_tensor))
+    found = found.clone() if copy else found
+    if device is None or find_device(device) is found._device:
+        return found
+    if copy is False:
+        raise DeviceError(
+            f"from_dlpack: expected device 'cpu' where copy=False, got {device!r}; leave copy out"
+        )
+    return found.to(find_device(device))
 
 
 def _as_array(op: str, data: Any, dtype: Any) -> Any:
@@ -365,9 +373,12 @@ def ones_like(
     return full_like(input, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty_like(
+    input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
     """Return a tensor like another whose elements are not set."""
-    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device)
+    kind, place = dtype or input.dtype, device or input.device
+    return empty(input.shape, dtype=kind, device=place, requires_grad=requires_grad)
 
 
 # ---- sequences ----------------------------------------------------------------------------------

@@ -345,7 +345,13 @@ class Tensor(TensorBase):
 
     relu_, neg_, exp_, sqrt_, abs_ = map(_in_place, ("relu", "neg", "exp", "sqrt", "abs"))
     log_, tanh_, sigmoid_, sin_, cos_ = map(_in_place, ("log", "tanh", "sigmoid", "sin", "cos"))
-    floor_, ceil_, round_, trunc_ = map(_in_place, ("floor", "ceil", "round", "trunc"))
+    floor_, ceil_, trunc_ = map(_in_place, ("floor", "ceil", "trunc"))
+
+    def round_(self, *, decimals: int = 0) -> Tensor:
+        """Do in place what `round` does."""
+        if decimals:
+            return _into("round_", self, a.round(_before(self), decimals=decimals))
+        return _TABLE["round"].in_place(self)
 
     def masked_fill_(self, mask: Tensor, value: Any) -> Tensor:
         """Write a value where the mask holds."""

@@ -139,6 +139,7 @@ def randint(
     *,
     dtype: Any = None,
     device: Any = None,
+    requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:
     """Return whole numbers drawn evenly from low (0 if left out) up to, not including, high."""
@@ -153,31 +154,57 @@ def randint(
         raise OptionError(f"randint: expected low < high, got {low} and {high}")
     shape = _dims.shape("randint", (size,))
     found = _drawn("integers", shape, device, False, generator, low=low, high=high)
-    return found.to(as_dtype(dtype or int64))
+    return found.to(as_dtype(dtype or int64)).requires_grad_(requires_grad)
 
 
-def randperm(n: int, *, device: Any = None, generator: Generator | None = None) -> Tensor:
+def randperm(
+    n: int,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+) -> Tensor:
     """Return the numbers from 0 to n - 1 in random order."""
     keys = rand(_dims.shape("randperm", (n,)), dtype="float64", generator=generator).numpy()
     place = place_of(device)
-    return wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
+    order = wrap(place.from_numpy(keys.argsort(kind="stable").astype("int64")), place)
+    return order.to(as_dtype(dtype or int64)).requires_grad_(requires_grad)
 
 
 def rand_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Return numbers from 0 to 1 in the shape, type and device of another tensor."""
     return rand(
-        input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator
+        input.shape,
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+        generator=generator,
     )
 
 
 def randn_like(
-    input: Tensor, *, dtype: Any = None, device: Any = None, generator: Generator | None = None
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
 ) -> Tensor:
     """Return normal numbers in the shape, type and device of another tensor."""
     return randn(
-        input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator
+        input.shape,
+        dtype=dtype or input.dtype,
+        device=device or input.device,
+        requires_grad=requires_grad,
+        generator=generator,
     )
 
 
