@@ -42,7 +42,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[TapegradError], str]] = [
     (lambda: loose.SGD(_model()), DTypeError, r"Linear; pass model\.parameters\(\)"),
     (lambda: loose.SGD(nn.Sequential(_model())), DTypeError, r"pass model\.parameters\(\)"),
     (lambda: loose.SGD(3), DTypeError, r"one int; pass model\.parameters\(\)"),
-    (lambda: loose.SGD(_weights(), lr="a"), OptionError, "lr of at least 0, got 'a'"),
+    (lambda: loose.SGD(_weights(), lr="a"), OptionError, "at least 0 as lr, got 'a'"),
     (lambda: loose.Adam(_weights(), betas={}), OptionError, r"two betas in \[0, 1\), got \{\}"),
     (lambda: loose.Adam(_weights(), betas=0.9), OptionError, "two betas"),
     (lambda: loose.Adam(_weights(), betas=(0.9,)), OptionError, "two betas"),

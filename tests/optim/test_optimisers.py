@@ -259,7 +259,11 @@ def _other_shape() -> None:
         (lambda: loose.SGD([ones(1, requires_grad=True) * 2]), OptionError, "expected leaves"),
         (lambda: loose.SGD([ones(1, requires_grad=True)] * 2), OptionError, "there twice"),
         (lambda: loose.SGD([{"lr": 1.0}]), DTypeError, "a dict with 'params'"),
-        (lambda: loose.SGD([ones(1)], lr=-1.0), OptionError, "lr of at least 0, got -1"),
+        (
+            lambda: loose.SGD([ones(1)], lr=-1.0),
+            OptionError,
+            "at least 0 as lr, got -1",
+        ),
         (lambda: loose.SGD([ones(1)], lr=math.nan), OptionError, "got nan"),
         (lambda: loose.SGD([ones(1)], nesterov=True), OptionError, "nesterov needs"),
         (lambda: loose.Adam([ones(1)], betas=(0.9, 1.0)), OptionError, r"betas in \[0, 1\)"),

@@ -219,6 +219,8 @@ def test_unknown_devices_are_named() -> None:
     with pytest.raises((DeviceError, DTypeError), match="tpu"):
         tt.ones(2).to("tpu")
     assert tg.device("cpu") is tt.ones(1).device and repr(tg.device("cpu")) == "device('cpu')"
+    place = tt.ones(1, device="reference").device
+    assert (str(place), place.type, place.index) == ("reference", "reference", None)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -339,6 +339,8 @@ def test_what_makes_no_sense_raises_an_error_of_ours(expression: str) -> None:
 def test_what_is_not_there_says_what_to_use() -> None:
     with pytest.raises(AttributeError, match="no GPU"):
         tg.ones(2).cuda()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="leave memory_format and layout out"):
+        _ = tg.channels_last  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"tg\.remainder"):
         _ = tg.fmod  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"has no attribute 'nonsense'$"):

@@ -55,8 +55,20 @@ class Backend:
         """Run a scalar program over the elements of broadcast arrays."""
         raise NotImplementedError
 
+    @property
+    def type(self) -> str:
+        """The name, as PyTorch calls it."""
+        return self.name
+
+    @property
+    def index(self) -> None:
+        """Which of several, for PyTorch's sake: there is one of each."""
+
     def __repr__(self) -> str:
         return f"device({self.name!r})"
+
+    def __str__(self) -> str:
+        return self.name
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return device, (self.name,)

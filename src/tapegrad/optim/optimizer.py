@@ -116,7 +116,8 @@ class Optimizer:
         for name in ("lr", "eps", "weight_decay", "momentum", "alpha"):
             if name in group and not (_is_number(group[name]) and group[name] >= 0):
                 raise OptionError(
-                    f"{type(self).__name__}: expected {name} of at least 0, got {group[name]!r}"
+                    f"{type(self).__name__}: expected a number of at least 0 as {name}, got "
+                    f"{group[name]!r}"
                 )
         betas = group.get("betas", (0, 0))
         pair = isinstance(betas, (tuple, list)) and len(betas) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 _NO_GPU = "there is no GPU; tensors are on 'cpu' or 'reference', see x.to(device)"
 _NO_HALF = "there is no half precision; use x.float()"
 _NO_COMPLEX = "there are no complex numbers"
+_ONE_LAYOUT = "there is one layout of memory; leave memory_format and layout out"
 #: Of tensors and of the module.
 INSTEAD = {
     "cuda": _NO_GPU,
@@ -14,6 +15,10 @@ INSTEAD = {
     "bfloat16": _NO_HALF,
     "float16": _NO_HALF,
     "complex64": _NO_COMPLEX,
+    "channels_last": _ONE_LAYOUT,
+    "contiguous_format": _ONE_LAYOUT,
+    "preserve_format": _ONE_LAYOUT,
+    "strided": _ONE_LAYOUT,
     "view_as_complex": _NO_COMPLEX,
     "addmm": "write a + b @ c",
     "addcmul": "write a + value * b * c, or tg.elementwise for one pass",
@@ -36,6 +41,8 @@ INSTEAD = {
     "meshgrid": "use x[:, None] and y[None, :], which broadcast",
     "cumprod": "use x.log().cumsum(dim).exp() of positive numbers",
     "median": "use x.sort().values",
+    "var_mean": "use x.var() and x.mean()",
+    "std_mean": "use x.std() and x.mean()",
     "kthvalue": "use x.sort().values",
     "quantile": "use x.sort().values",
     "unique": "use x.sort().values",
