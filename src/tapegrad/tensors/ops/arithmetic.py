@@ -43,12 +43,14 @@ _square, _round = map(unary, ("square", "round"))
 
 def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """Return a + alpha * b, element by element; operands broadcast."""
-    return _add(input, scaled("add", input, other, alpha))
+    plain = type(alpha) is int and alpha == 1
+    return _add(input, other if plain else scaled("add", input, other, alpha))
 
 
 def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     """Return a - alpha * b, element by element; operands broadcast."""
-    return _sub(input, scaled("sub", input, other, alpha))
+    plain = type(alpha) is int and alpha == 1
+    return _sub(input, other if plain else scaled("sub", input, other, alpha))
 
 
 def scaled(op: str, input: Any, other: Any, alpha: Any) -> Any:
