@@ -157,6 +157,7 @@ Size scatter_add(const View& out, int dim, const View& index, const View& src) {
 }
 
 Size select_rows(const char* x, const Slab& s, const std::int64_t* index, Size count, char* out) {
+    if (!count) return no_position;
     FirstBad bad;
     in_parallel(s.outer * count, s.outer * count * std::max<Size>(s.inner / 4, 1),
                 [&](Size low, Size high) {

@@ -21,7 +21,6 @@ VIEWS: dict[str, np.ndarray] = {
     "spread": np.broadcast_to(EXACT[:1], (64, 48)),
     "one row computed and spread": np.broadcast_to(EXACT[0] / 48, (64, 48)),
     "one column computed and spread": np.broadcast_to(EXACT[:, :1] / 48, (64, 48)),
-    "kept or zero": np.maximum(EXACT, 0),
     "true or false": (EXACT > 0).astype(float),
     "sorted": np.sort(EXACT, axis=None),
     "a number": np.array(X[3, 4], np.float64),
@@ -32,6 +31,9 @@ COMPUTED: dict[str, np.ndarray] = {
     "a factor": EXACT * 1.0001,
     "negative": -EXACT,
     "sums": np.cumsum(EXACT, axis=0),
+    "kept or zero": np.maximum(EXACT, 0),
+    "the larger of two": np.maximum(EXACT, Y),
+    "within bounds": np.clip(EXACT, -0.5, 0.5),
 }
 
 

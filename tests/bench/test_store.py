@@ -408,7 +408,7 @@ def test_processes_that_upgrade_at_the_same_time_do_it_once(url: str) -> None:
         assert sorted(each.id for each in store.runs()) == ["r1", "w0", "w1", "w2"]
 
 
-@pytest.mark.parametrize("newer", ["0003", "abc"])
+@pytest.mark.parametrize("newer", ["0003", "abc", "0000x"])
 def test_a_store_of_a_newer_version_is_refused_and_left_alone(url: str, newer: str) -> None:
     open_store(url).close()
     engine = engine_of(url)

@@ -187,12 +187,15 @@ def unseen() -> Iterator[str]:
     remembered, skipped, fed, hidden = map(units.seconds, slacks)
     yield (
         f"Not seen: a worker that tells up to {1 - 1 / guards.FACTOR:.0%} less than its time, or "
-        f"up to {1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or lies in fewer than "
-        f"half of them; a remembered answer that saves less than {remembered} and "
+        f"up to {1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or leaves out up to "
+        f"{1 - 1 / guards.LATER_FACTOR:.0%} of its calls there, or lies in fewer than half of "
+        f"them; a remembered answer that saves less than {remembered} and "
         f"{guards.FRESH_FACTOR - 1:g} times what returning and reading it take; skipped work if a "
         f"call takes less than {skipped}; work of less than {fed} an input, or "
         f"{guards.FEED_FACTOR - 1:g} times what loading them takes, that is done when inputs are "
-        "taken and whose result is then copied; random results of which "
+        "taken and whose result is then copied, or could be a view of an input; what takes less "
+        f"than copying a result {guards.COPY_FACTOR:g} times and is put off until it is read, of "
+        "inputs that are kept; random results of which "
         f"{guards.DRAWS} or more were drawn beforehand; {hidden} and "
         f"{preparation.FACTOR - 1:g} times what is told, when graphs are built and compiled; what "
         "is done where a new graph is handed over."

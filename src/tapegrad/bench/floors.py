@@ -131,6 +131,10 @@ def written(
         0
         >>> written({"output0": x**2}, {"output0": x**2}, [x])
         48
+        >>> written({"output0": np.fmax(x, 4)}, {"output0": np.fmax(x, 4)}, [x - 4, x])
+        0
+        >>> written({"output0": np.fmax(x - 4, 0)}, {"output0": np.fmax(x - 4, 0)}, [x + 1])
+        48
 
     """
     sources = list(given)
@@ -142,18 +146,17 @@ def written(
 
 
 def _may_be_a_view(array: AnyArray, sources: list[AnyArray]) -> bool:
-    """Tell whether parts repeat, or some elements are all given ones, zero or one."""
-    flat = array.reshape(-1)
-    sample = flat[:: max(1, flat.size // SAMPLE)]
-    if len(np.unique(sample)) < len(sample) or any(
+    """Tell whether parts repeat, or some elements are all of one array, or all zero or one."""
+    if any(
         np.array_equal(array.take(0, axis), array.take(-1, axis))
         for axis, side in enumerate(array.shape)
         if side > 1
     ):
         return True
-    return all(
-        element in (0, 1) or any(np.any(source == element) for source in sources)
-        for element in sample
+    flat = array.reshape(-1)
+    sample = flat[:: max(1, flat.size // SAMPLE)]
+    return all(element in (0, 1) for element in sample) or any(
+        all(np.any(source == element) for element in sample) for source in sources
     )
 
 

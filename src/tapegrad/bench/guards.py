@@ -169,10 +169,17 @@ class Probe:
         reading = sum(array.nbytes for array in self.first.values()) / READ_RATE
         return ATTEMPTS if self.reported + reading <= LENGTHY_SECONDS else FEW_ATTEMPTS
 
-    def read(self, count: int) -> dict[str, Any]:
-        """Have calls timed whose results are read."""
-        self._read = self.worker.ask("read", phase=self.phase, count=count)
+    def read(self, count: int, keeps: bool = False) -> dict[str, Any]:
+        """Have calls timed whose results are read, and see whether these stay what they are."""
+        self._read = self.worker.ask("read", phase=self.phase, count=count, keeps=keeps)
         return self._read
+
+    @property
+    def written(self) -> int:
+        """Return the bytes of results that are no views of the inputs."""
+        first = self.sets[0]
+        given = first.load().values()
+        return floors.written(self.first, first.truth.of_phase(self.phase), given)
 
     @property
     def last_read(self) -> dict[str, Any]:
@@ -333,14 +340,22 @@ def reading(probe: Probe) -> Finding | None:
     """Demand that reading a result adds nothing to the call: it was finished."""
     if not probe.looped:
         return None
-    for _ in LOOP_SECONDS:  # as often as the clock is asked
+    for attempt in range(len(LOOP_SECONDS)):  # as often as the clock is asked
         count = 1 if probe.reported > SLOW_SECONDS else _reads(probe)
-        answer = probe.read(count)
+        answer = probe.read(count, keeps=attempt == 0 and _is_kept(probe))
+        if answer.get("keeps") is False:
+            return Finding("mistrusted", "its result changes with the inputs when it is read later")
         found, believed = answer["read"] - _cost_of_reading(probe, answer), probe.believed
         if found <= probe.factor * believed + READ_SLACK:
             return None
         probe.doubt()
     return _mistrust(found, "when its result is read", believed)
+
+
+def _is_kept(probe: Probe) -> bool:
+    """Tell whether a result must stay when the inputs change: it is no view, and no buffer."""
+    plain = probe.case.level == "operator" and probe.phase == "forward" and probe.device == "cpu"
+    return plain and not probe.case.random and probe.stored is None and probe.written > 0
 
 
 def _reads(probe: Probe) -> int:
@@ -459,9 +474,7 @@ def floor(probe: Probe) -> Finding | None:
         array.size for name, array in first.truth.arrays.items() if name.startswith("output")
     )
     demand = floors.Demand(
-        floors.written(probe.first, first.truth.of_phase(probe.phase), first.load().values()),
-        floors.operations(probe.case, probe.phase, outputs),
-        probe.dtype,
+        probe.written, floors.operations(probe.case, probe.phase, outputs), probe.dtype
     )
     for _ in LOOP_SECONDS:
         least, reported = demand.floor(probe.threads, probe.device), probe.reported

@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 
 import tapegrad
-from tapegrad.bench import answers, scratch
+from tapegrad.bench import answers, machine, scratch
 from tapegrad.bench.errors import BenchError, WorkerError
 from tapegrad.bench.frameworks import Contender, missing_program
 from tapegrad.bench.printable import printable
@@ -127,6 +127,10 @@ class LocalWorker(Worker):
         except (Exception, SystemExit) as error:
             message = printable(f"{type(error).__name__}: {error}")
             raise WorkerError("failed", message) from error
+
+    def waited(self) -> float:
+        """Return what this thread has waited: it is the one that works."""
+        return machine.waited()
 
 
 class WorkerProcess(Worker):

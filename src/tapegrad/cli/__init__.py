@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 try:
     import typer
@@ -18,7 +20,7 @@ except ImportError:
 
 from tapegrad import __version__
 from tapegrad.cli import bench
-from tapegrad.cli.exit_codes import DEFECT, READER_LEFT, code_of, explanation
+from tapegrad.cli.exit_codes import DEFECT, NO_ROOM, READER_LEFT, code_of, explanation
 from tapegrad.cli.explain import explained, show_help
 from tapegrad.errors import TapegradError
 
@@ -82,16 +84,40 @@ def tapegrad(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; what goes wrong is said in one message, without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _take_any_output()
     try:
         with _reader_may_leave(), _sigterm_as_ctrl_c():
             app(bench.with_defaults(words), prog_name="tapegrad")
     except TapegradError as error:
         typer.echo(f"Error: {error}", err=True)
         sys.exit(code_of(error))
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            _report_defect()
+        _leave_output([1])
+        typer.echo(
+            f"Error: the output cannot be written: {error.strerror}; free some room.", err=True
+        )
+        sys.exit(NO_ROOM)
     except Exception:
-        traceback.print_exc()
-        typer.echo(f"\nThis is a defect of tapegrad {__version__}: please report it.", err=True)
-        sys.exit(DEFECT)
+        _report_defect()
+
+
+def _take_any_output() -> None:
+    """Have output that is closed, or of few characters, do as well as any."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _report_defect() -> NoReturn:
+    """Show what went wrong, which is nobody's fault but ours."""
+    traceback.print_exc()
+    typer.echo(f"\nThis is a defect of tapegrad {__version__}: please report it.", err=True)
+    sys.exit(DEFECT)
 
 
 @contextmanager
@@ -108,10 +134,15 @@ def _reader_may_leave() -> Iterator[None]:
     except (BrokenPipeError, SystemExit) as ending:
         if BrokenPipeError not in (type(ending), type(ending.__context__)):
             raise
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (1, 2):  # what they still hold is written when the interpreter ends
-            os.dup2(nowhere, stream)
+        _leave_output()
         sys.exit(READER_LEFT)
+
+
+def _leave_output(streams: Sequence[int] = (1, 2)) -> None:
+    """Let what the streams still hold, which is written when the interpreter ends, go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        os.dup2(nowhere, stream)
 
 
 @contextmanager

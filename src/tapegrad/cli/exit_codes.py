@@ -8,7 +8,7 @@ USAGE = 2
 STORE = 3
 NOTHING_MEASURED = 4
 INSTALL = 5
-TEMPORARY_FOLDER = 6
+NO_ROOM = 6
 DEFECT = 70
 INTERRUPTED = 130
 READER_LEFT = 141
@@ -20,7 +20,7 @@ MEANINGS = {
     STORE: "the store is missing, locked, full, read-only, unreachable or from a newer version",
     NOTHING_MEASURED: "nothing could be measured",
     INSTALL: "a framework could not be installed",
-    TEMPORARY_FOLDER: "the folder for temporary files (TMPDIR) is full or cannot be written",
+    NO_ROOM: "the folder for temporary files (TMPDIR), or the output, is full or cannot be written",
     DEFECT: "a defect of tapegrad itself, shown with its traceback; please report it",
     INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; what was measured is kept",
     READER_LEFT: "whoever read the output stopped before its end, as `head` does",

@@ -9,7 +9,7 @@ in the run's folder (.npy), messages carry their paths.
     check    phase, folder                               -> results as files
     time     phase, seconds, cold                        -> samples
     repeat   phase, calls, folder                        -> results of the last call as files
-    read     phase, count                                -> cost of a call that is read, of reading
+    read     phase, count, keeps                         -> cost of a call that is read, of reading
     fresh    phase, count                                -> cost of calls on inputs never seen
     cores    phase, calls, count                         -> processors busy, loop by loop
     memory   phase                                       -> peaks
@@ -138,8 +138,11 @@ class Session:
             read = self.work.arrays(phase, part.call())
         return {"arrays": _save(read, Path(folder)) if folder else {}}
 
-    def do_read(self, phase: str, count: int) -> dict[str, Any]:
-        """Time calls whose results are read, reading itself, and calls one by one."""
+    def do_read(self, phase: str, count: int, keeps: bool = False) -> dict[str, Any]:
+        """Time calls whose results are read, reading itself, and calls one by one.
+
+        With `keeps`, tell also whether a result stays what it is when the inputs change.
+        """
         call, arrays = self._phase(phase).call, self.work.arrays
         both, reading, copying = [], [], []
         alone: list[float] = []
@@ -165,7 +168,22 @@ class Session:
             "reading": min(reading),
             "copying": min(copying),
             "alone": min(alone),
+            "keeps": self._keeps(phase) if keeps else None,
         }
+
+    def _keeps(self, phase: str) -> bool:
+        """Tell whether a result is the same before and after other inputs are taken."""
+        result = self._phase(phase).call()
+        before = {name: np.array(array) for name, array in self.work.arrays(phase, result).items()}
+        self._changes += 1
+        self.work.feed(_changed(self._inputs, self._changes), self._cotangents)
+        after = self.work.arrays(phase, result)
+        kept = all(
+            np.array_equal(array, after[name], equal_nan=array.dtype.kind == "f")
+            for name, array in before.items()
+        )
+        self.work.feed(self._inputs, self._cotangents)
+        return kept
 
     def do_fresh(self, phase: str, count: int) -> dict[str, Any]:
         """Time single calls on inputs never seen before, and the same call again."""
@@ -301,11 +319,12 @@ def _save(arrays: Mapping[str, AnyArray], folder: Path) -> dict[str, str]:
 
 
 def _changed(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
-    """Make inputs near those given, each element off by its own part; integers are rolled."""
+    """Make inputs like those given: elsewhere along the longest side, each off by its own part."""
     factors = np.random.default_rng(index).uniform(0.99, 1.01, FACTORS)
-    return {
-        name: array * np.resize(factors.astype(array.dtype), array.shape)
-        if np.issubdtype(array.dtype, np.floating)
-        else np.roll(array, index)
-        for name, array in inputs.items()
-    }
+    changed = {}
+    for name, array in inputs.items():
+        side = int(np.argmax(array.shape)) if array.ndim else None
+        changed[name] = np.roll(array, index, side)
+        if np.issubdtype(array.dtype, np.floating):
+            changed[name] *= np.resize(factors.astype(array.dtype), array.shape)
+    return changed

@@ -43,6 +43,8 @@ FREQUENT_SORTING = _sort(1 << 13)
 ROWS = Case("operator", "softmax", (Array("x", (256, 1024), grad=False),), {"dim": -1})
 #: So little work that taking the inputs hides it.
 PAIRS = Case("operator", "mul", tuple(Array(name, (1024, 1024)) for name in ("x", "y")))
+#: The same, of elements that are in the input or zero.
+POSITIVES = Case("operator", "relu", (Array("x", (1024, 1024)),))
 #: Much work on few numbers.
 HEAVY = Case("operator", "erf", (Array("x", (256, 256), grad=False),))
 #: About a microsecond a call.
@@ -162,6 +164,13 @@ FAULTS = (
         case=SORTING,
     ),
     Fault(
+        "lazy and filled",
+        "fills its result, and computes when that is read",
+        "clocks",
+        "reading",
+        case=PAIRS,
+    ),
+    Fault(
         "lazy later",
         "computes when its result is read once it has been looked at",
         "clocks",
@@ -278,6 +287,13 @@ FAULTS = (
         case=SORTING,
     ),
     Fault(
+        "remembers signs",
+        "computes once for inputs that begin with the same signs, and copies the result",
+        "memories",
+        "fresh",
+        case=ROWS,
+    ),
+    Fault(
         "remembers the third",
         "computes three times for each set of inputs",
         "memories",
@@ -299,6 +315,13 @@ FAULTS = (
         case=SHORT_SORTING,
     ),
     Fault("works when fed", "computes when it takes its inputs", "memories", "floor", case=PAIRS),
+    Fault(
+        "works when fed",
+        "the same, of elements that its input has, too",
+        "memories",
+        "floor",
+        case=POSITIVES,
+    ),
     Fault(
         "works when fed and copies",
         "computes when it takes its inputs, and copies",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+
 from tapegrad.worker.adapter import AnyArray, Call, Work
 from tapegrad.worker.case import Case
 from tapegrad.worker.honest import Honest, Later, Operation, in_block
@@ -15,6 +17,7 @@ ADAPTERS = {
     "unsynchronised": "Unsynchronised",
     "lazy": "Lazy",
     "lazy each time": "LazyEachTime",
+    "lazy and filled": "LazyAndFilled",
     "lazy in part": "LazyInPart",
     "lazy later": "LazyLater",
     "tells a twentieth": "TellsATwentieth",
@@ -94,6 +97,22 @@ class LazyEachTime(Honest):
     """Returns before anything is computed, and keeps nothing of what reading computes."""
 
     make = _DeferredEachTime
+
+
+class _Filled(Operation):
+    """Writes as much as its result takes, and computes whenever that is read."""
+
+    def forward(self) -> AnyArray:
+        return np.ones_like(self.inputs[0])
+
+    def read(self, phase: str, result: AnyArray) -> dict[str, AnyArray]:
+        return super().read(phase, super().forward())
+
+
+class LazyAndFilled(Honest):
+    """Returns memory that is filled, and computes what reading asks for."""
+
+    make = _Filled
 
 
 class _DeferredInPart(_Deferred):

@@ -19,6 +19,7 @@ ADAPTERS = {
     "remembers and copies": "RemembersAndCopies",
     "remembers content": "RemembersContent",
     "remembers up to a factor": "RemembersUpToAFactor",
+    "remembers signs": "RemembersSigns",
     "remembers the third": "RemembersTheThird",
     "remembers later": "RemembersLater",
     "computes now and then": "ComputesNowAndThen",
@@ -208,6 +209,22 @@ class RemembersContent(Honest):
     """Computes once for all inputs that look alike."""
 
     make = _RemembersContent
+
+
+class _RemembersSigns(_RemembersContent):
+    """Knows inputs by the signs of their first numbers."""
+
+    def look(self, array: AnyArray) -> AnyArray:
+        return array.ravel()[:64] > 0
+
+    def forward(self) -> Any:
+        return np.array(super().forward())
+
+
+class RemembersSigns(Honest):
+    """Computes once for all inputs that begin with the same signs, and writes each result."""
+
+    make = _RemembersSigns
 
 
 class _RemembersUpToAFactor(_RemembersContent):

@@ -131,7 +131,7 @@ def _draw(table: Table) -> RichTable:
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=True, show_edge=False)
     for column in table.columns:
         drawn.add_column(
-            column.title,
+            Text(column.title),
             justify="right" if column.number else "left",
             no_wrap=column.whole,
             overflow="fold",

@@ -110,7 +110,7 @@ def _hold(connection: sa.Connection) -> None:
 
 
 def _refuse_newer(found: str, place: str) -> None:
-    if found > HEAD:
+    if not found.isdecimal() or found > HEAD:  # ours are numbers
         raise StoreNewerError(
             f"store {place}: expected tables of version {HEAD} or older, got version {found}, "
             "made by a newer tapegrad; upgrade tapegrad or name another store"
