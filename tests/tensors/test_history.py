@@ -186,12 +186,13 @@ def test_views_that_have_no_place_in_the_record_are_not_changed() -> None:
     y = x * 2
     with tt.no_grad():
         unrecorded, of_leaf = y[:2], x[:2]
-    for change in (lambda: x[1:].add_(1), of_leaf.zero_, x.view(3, 1).zero_):
+    for view in (x[1:], of_leaf, x.view(3, 1)):
         with pytest.raises(GradError, match="a view of a leaf"):
-            change()
-    for change in (lambda: unrecorded.mul_(2), lambda: unrecorded.__setitem__(0, x[0])):
-        with pytest.raises(GradError, match=r"made within no_grad\(\)"):
-            change()
+            view.zero_()
+    with pytest.raises(GradError, match=r"made within no_grad\(\)"):
+        unrecorded.mul_(2)
+    with pytest.raises(GradError, match=r"made within no_grad\(\)"):
+        unrecorded[0] = x[0]
     with pytest.raises(GradError, match=r"use detach\(\)"):
         y[:2].detach_()
     loss = (y * y).sum()
