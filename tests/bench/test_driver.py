@@ -422,7 +422,13 @@ def test_malformed_suites_are_refused(store: Path, tmp_path: Path, text: str, me
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("x = 1", "ADAPTERS"), ("1 +", "not Python"), ("ADAPTERS = {}", "ADAPTERS")],
+    [
+        ("x = 1", "ADAPTERS"),
+        ("1 +", "not Python"),
+        ("ADAPTERS = {}", "ADAPTERS"),
+        ("ADAPTERS = " + "-" * 50_000 + "1", "nested too deeply"),
+    ],
+    ids=["no adapters", "no Python", "none", "nested"],
 )
 def test_malformed_adapters_are_refused(
     store: Path, tmp_path: Path, text: str, message: str

@@ -199,6 +199,7 @@ def test_toml_and_json_say_the_same(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[[case]\n", "is no TOML: "),
+        ("a = " + "[" * 20_000, "is nested too deeply"),
         ("", "must hold tables named [[case]] and nothing else"),
         ("cases = []", "must hold tables named [[case]] and nothing else"),
         (TOML + "size = 3\n", "case 2 (log_softmax): Object contains unknown field `size`"),

@@ -40,6 +40,12 @@ def test_a_checked_function_looks_like_the_function() -> None:
     assert copy.deepcopy({"act": F.softplus})["act"] is F.softplus
 
 
+@elementwise
+def doubled(x: Any) -> Any:
+    """Return 2 x."""
+    return x * 2
+
+
 class Activated(nn.Module):
     """Holds a function, as modules do."""
 
@@ -55,9 +61,10 @@ def test_functions_are_copied_and_pickled_by_name() -> None:
             if callable(found):
                 assert copy.copy(found) is copy.deepcopy(found) is found, name
                 assert pickle.loads(pickle.dumps(found)) is found, name
-    model = Activated(tg.exp)
-    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert other is not model and other.act is tg.exp
+    for act in (tg.exp, doubled):
+        model = Activated(act)
+        for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            assert other is not model and other.act is act
 
 
 def test_it_takes_arguments_by_place_and_by_name_and_as_a_method() -> None:

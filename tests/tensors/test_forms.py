@@ -258,6 +258,14 @@ def test_forms(torch: Torch) -> None:
 
 
 POWERS = """
+tt.tensor([2**40, -3]) ** 2.0
+tt.tensor([100000], dtype=tt.int32).pow(2.0)
+[(tt.tensor([3, 0]) ** e).dtype for e in (0.0, 1.0, 2.0, 3.0, 4.0, -1.0, 0.5)]
+[tt.tensor([True, False]) ** e for e in (1.0, 2.0, 3.0)]
+tt.tensor([3]) ** np.float64(2.0)
+tt.tensor([3]).pow_(2.0)
+tt.tensor([True]).pow_(1.0)
+((tt.arange(4) - 1) ** 2.0).mean()
 tt.tensor([2, 1, -1, 0]) ** -1
 tt.tensor([2, 1, -1, 0]).pow_(-2)
 tt.tensor(1) ** -1
@@ -363,6 +371,18 @@ def test_shapes_and_types_at_their_ends(torch: Torch) -> None:
 
 
 LAYERED = """
+[F.relu(x.sub_(2), inplace=True), x]
+[nn.ReLU(inplace=True)(x.sub_(2)), x]
+[nn.SiLU(inplace=True)(x), x]
+[F.elu(x.sub_(2), 2.0, True), x]
+[F.leaky_relu(x.sub_(2), 0.5, True), x]
+[F.dropout(x, 1.0, inplace=True), x]
+[F.dropout(x, 0.5, False, True), x]
+F.relu(nn.Parameter(x), inplace=True)
+F.relu(x.requires_grad_()[0], inplace=True)
+[(h := y * 3, F.silu(h, True), (h * h).sum().backward(), y.grad)[3] for y in [nn.Parameter(x)]]
+[(h := y - 3, (h + F.relu(h, True)).sum().backward(), y.grad)[2] for y in [nn.Parameter(x)]]
+[(h := y.exp(), F.relu(h, True), h.sum().backward())[0] for y in [nn.Parameter(x)]]
 F.batch_norm(x, None, None)
 F.batch_norm(x, tt.zeros(3), None)
 F.batch_norm(x, None, tt.ones(3))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
@@ -108,6 +110,21 @@ def test_pickles_keep_elements_type_device_and_wish_for_gradients(device: str) -
     assert pickle.loads(pickle.dumps(x.device)) is x.device
     with pytest.raises(OptionError, match=r"detach\(\)"):
         pickle.dumps(x * 2)
+
+
+def test_results_whose_gradient_is_kept_end_with_their_last_name() -> None:
+    x = tt.ones(3, requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward(inputs=[x, y])
+    assert y.grad is not None and y.grad.tolist() == [4.0] * 3
+    held = weakref.ref(y)
+    gc.disable()
+    try:
+        del y
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_deep_copies_have_memory_of_their_own() -> None:

@@ -278,6 +278,8 @@ def _literals(file: Path) -> dict[str, Any]:
         raise MalformedFileError(f"{file} cannot be read: {error}") from None
     except (SyntaxError, ValueError) as error:
         raise MalformedFileError(f"{file} is not Python: {error}") from None
+    except (RecursionError, MemoryError):
+        raise MalformedFileError(f"{file} is nested too deeply to be read.") from None
     found: dict[str, Any] = {}
     for statement in tree.body:
         match statement:
@@ -285,7 +287,7 @@ def _literals(file: Path) -> dict[str, Any]:
                 ast.Assign(targets=[ast.Name(id=name)], value=ast.expr() as value)
                 | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ):
-                with suppress(ValueError, TypeError):
+                with suppress(ValueError, TypeError, RecursionError, MemoryError):
                     found[name] = ast.literal_eval(value)
     return found
 

@@ -418,6 +418,8 @@ def _content(file: Path) -> Any:
     except (UnicodeError, tomllib.TOMLDecodeError, msgspec.DecodeError) as error:
         kind = "TOML" if file.suffix == ".toml" else "JSON"
         raise MalformedFileError(f"{file} is no {kind}: {error}.") from None
+    except RecursionError:
+        raise MalformedFileError(f"{file} is nested too deeply to be read.") from None
 
 
 def _pairs(option: str, texts: Iterable[str]) -> dict[str, str]:

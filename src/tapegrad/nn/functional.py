@@ -1,10 +1,8 @@
-"""The functions behind the modules, by PyTorch's names: the tensor engine's operations.
-
-Some of them take `inplace` here, which allows to overwrite the input. Nothing is overwritten: a
-result that nobody needs any more is let go at once anyway, and what gradients need must stay.
-"""
+"""The functions behind the modules, by PyTorch's names: the tensor engine's operations."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from tapegrad import tensors
 from tapegrad.tensors import (
@@ -65,28 +63,36 @@ __all__ = [
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return max(x, 0)."""
-    return tensors.relu(input)
+    """Return max(x, 0); with `inplace`, x becomes that."""
+    return input.relu_() if inplace else tensors.relu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """Return x * sigmoid(x)."""
-    return tensors.silu(input)
+    """Return x * sigmoid(x); with `inplace`, x becomes that."""
+    return _changed(input, tensors.silu, inplace)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Return x, or alpha * (exp(x) - 1) below 0."""
-    return tensors.elu(input, alpha)
+    """Return x, or alpha * (exp(x) - 1) below 0; with `inplace`, x becomes that."""
+    return _changed(input, lambda x: tensors.elu(x, alpha), inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Return x, or negative_slope * x below 0."""
-    return tensors.leaky_relu(input, negative_slope)
+    """Return x, or negative_slope * x below 0; with `inplace`, x becomes that."""
+    return _changed(input, lambda x: tensors.leaky_relu(x, negative_slope), inplace)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Return x with a part p of its numbers zero, and the others scaled up by 1 / (1 - p)."""
-    return tensors.dropout(input, p, training)
+    """Return x with a part p of its numbers zero, and the others scaled up by 1 / (1 - p).
+
+    With `inplace`, x becomes that.
+    """
+    return _changed(input, lambda x: tensors.dropout(x, p, training), inplace)
+
+
+def _changed(input: Tensor, function: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
+    """Apply a function, or have the input become what it finds; what gradients need is a copy."""
+    return input.copy_(function(input.clone())) if inplace else function(input)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Self
@@ -221,8 +222,11 @@ class TensorBase(_core.TensorState):
         if not self._requires_grad:
             raise GradError("retain_grad: the tensor does not require gradients")
 
+        held = weakref.ref(self)  # its node, which holds what is here, is held by it
+
         def keep(gradient: Tensor) -> None:
-            self.grad = gradient.clone() if self.grad is None else self.grad + gradient
+            if (kept := held()) is not None:
+                kept.grad = gradient.clone() if kept.grad is None else kept.grad + gradient
 
         if self._node is not None:
             self._gradient_hooks().setdefault(_KEEP, keep)

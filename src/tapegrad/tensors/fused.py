@@ -261,7 +261,9 @@ class Elementwise(Fused):
         before: tuple[Operand, ...] = ()
         if recorded:
             in_place.check(self.name, a)
-            before = (in_place.copied(a), *[in_place.kept(a, x) for x in others])
+            needs = sum(1 << i for i, x in enumerate((a, *others)) if _wants_grad(x))
+            read, _ = self.plans.get(needs) or self.plan(needs)
+            before = (in_place.copied(a, read & 1 == 1), *[in_place.kept(a, x) for x in others])
         run: Callable[..., Any] = device.map1 if self.arity == 1 else device.map2
         run(self.number, *arrays, a._array)
         _core.changed(a)
@@ -349,6 +351,14 @@ class FusedFunction(_core.FusedState):
         self._complete = -1 if by_name else len(names)
         self._single = single
         self._set_up(self._fused, complete=self._complete, single=single)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> FusedFunction:
+        """Return itself, as of any function."""
+        return self
+
+    def __reduce__(self) -> str:
+        """Be found by name, as any function."""
+        return str(getattr(self, "__qualname__"))  # noqa: B009  mypy knows it of functions only
 
     def _called(self, *operands: Operand, out: Any = None, **named: Operand) -> Any:
         """Return a tensor per result; or write them into the tensors `out`."""

@@ -65,9 +65,9 @@ def _check_view(name: str, a: Tensor, base: Tensor) -> None:
         )
 
 
-def copied(x: Tensor) -> Tensor:
-    """Return a tensor as it is now, with its history."""
-    copy = wrap(x._array.copy(), x._device)
+def copied(x: Tensor, elements: bool = True) -> Tensor:
+    """Return a tensor as it is now, with its history; without `elements`, if nobody reads these."""
+    copy = wrap(x._array.copy() if elements else x._array, x._device)
     if x._requires_grad:
         copy._requires_grad, copy._node, copy._index = True, x._node, x._index
     return copy

@@ -172,8 +172,11 @@ def pow(input: Any, exponent: Any) -> Tensor:
     fractions are cut off: 1 and -1 keep their powers, all else gives 0. A negative number as
     exponent of all is refused.
     """
-    if _is_whole(input) and _is_whole(exponent):
-        return _whole_power(input, exponent)
+    if _is_whole(input):
+        if _is_whole(exponent):
+            return _whole_power(input, exponent)
+        if isinstance(input, TensorBase) and isinstance(exponent, float):
+            input = mul(input, 1.0)
     if isinstance(exponent, (int, float)) and (shorter := _POWERS.get(exponent)) is not None:
         return shorter(input)
     if MODE.enabled and isinstance(exponent, TensorBase) and exponent._requires_grad:

@@ -431,6 +431,8 @@ def _gradients(
 ) -> Any:
     """Differentiate; outputs that carry no gradient are left out."""
     pairs = [pair for pair in zip(outputs, cotangents, strict=True) if pair[0].requires_grad]
+    if not pairs:
+        raise ValueError("no result depends on an input that wants a gradient")
     targets, given = zip(*pairs, strict=True)
     return torch.autograd.grad(targets, wrt, given, **options)
 
