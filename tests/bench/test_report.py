@@ -276,6 +276,17 @@ def test_totals_of_graphs_are_build_and_compile_and_all_evaluations(graphs: Resu
     assert rows["numba"].total.verdict == "crashed"
 
 
+def test_who_has_no_graph_is_named(graphs: Results) -> None:
+    others = [
+        msgspec.structs.replace(cell, framework="other", verdict="unsupported")
+        for cell in graphs.cells
+        if cell.framework == "c"
+    ]
+    named = "None of these graphs is supported by other."
+    assert named not in report_text(graphs)
+    assert named in report_text(msgspec.structs.replace(graphs, cells=[*graphs.cells, *others]))
+
+
 def test_a_long_compilation_measured_once_counts_in_every_total(graphs: Results) -> None:
     once = [b for b in graphs.blocks if b.phase != "compile" or (b.process, b.round) == (0, 0)]
     total = report_on(msgspec.structs.replace(graphs, blocks=once)).graphs[0].rows[0].total

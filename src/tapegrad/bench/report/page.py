@@ -165,6 +165,10 @@ def _left_out(report: Report) -> Iterator[str]:
         missing = [name for name in report.contenders if name not in section.contenders]
         if missing:
             yield f"{section.title}: none of these cases is supported by {', '.join(missing)}."
+    rows = {row.framework for graph in report.graphs for row in graph.rows}
+    missing = [name for name in report.contenders if report.graphs and name not in rows]
+    if missing:
+        yield f"None of these graphs is supported by {', '.join(missing)}."
 
 
 def _shown(report: Report) -> Iterator[str]:
