@@ -82,6 +82,7 @@ class Read(msgspec.Struct):
     reading: FiniteNotNegative
     copying: FiniteNotNegative
     alone: FiniteNotNegative | None = None
+    keeps: bool | None = None
 
 
 class Fresh(msgspec.Struct):

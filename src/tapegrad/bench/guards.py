@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ FEED_SLACK = 1e-3
 #: Processors in use beyond those allowed, as a share and for the interpreter itself.
 CORES_FACTOR = 1.15
 CORES_SLACK = 0.1
-#: Short loops in which processors are counted; those with the most busy ones are left out. Others
-#: may want the processors too, so that in most loops there is none to steal.
+#: Short loops in which processors are counted, and those with the most busy ones, left out: in most
+#: loops others want the processors too, and there is none to steal.
 CORES_LOOPS = 16
 CORES_LEFT_OUT = 2
 #: Seconds that a probe may take. Loops of the driver's clock start shorter than a turn of the
@@ -174,12 +175,11 @@ class Probe:
         self._read = self.worker.ask("read", phase=self.phase, count=count, keeps=keeps)
         return self._read
 
-    @property
+    @cached_property
     def written(self) -> int:
         """Return the bytes of results that are no views of the inputs."""
-        first = self.sets[0]
-        given = first.load().values()
-        return floors.written(self.first, first.truth.of_phase(self.phase), given)
+        truth, given = self.sets[0].truth.of_phase(self.phase), self.sets[0].load().values()
+        return floors.written(self.first, truth, given)
 
     @property
     def last_read(self) -> dict[str, Any]:
