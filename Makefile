@@ -57,7 +57,7 @@ docs: $(VENV)/.installed  ## pages that are written by programs
 SANITIZED := build/sanitized
 SANITIZE = LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=8:allocator_may_return_null=1 \
-	PYTHONMALLOC=malloc $(BIN)/python -m pytest -p no:cacheprovider
+	PYTHONMALLOC=malloc $(BIN)/python -m pytest -n auto -p no:cacheprovider
 SANITIZED_INSTALL = $(PIP) install --no-build-isolation --no-deps \
 	-Ccmake.define.TAPEGRAD_SANITIZE=ON -Cinstall.strip=false
 
