@@ -58,5 +58,21 @@ def test_agreement_is_tried_on_twenty_operators_of_all_kinds() -> None:
 def test_both_methods_time_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agreement, "TURNS", 1)
     found = list(agreement.compare_methods(agreement.chosen()[:1]))
+    assert {each.phase for each in found} == {"forward", "backward"}
+    assert all(min(each.ours + each.theirs) > 0 for each in found)
+
+
+def test_what_is_apart_is_measured_again_with_all_its_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agreement, "TURNS", 1)
+    monkeypatch.setattr(agreement, "MARGIN", -1.0)
+    found = list(agreement.compare_methods(agreement.chosen()[:1]))
     assert [each.phase for each in found] == ["forward", "backward"]
-    assert all(each.ours > 0 and each.theirs > 0 for each in found)
+    assert [len(each.ours) for each in found] == [len(each.theirs) for each in found] == [3, 3]
+
+
+def test_a_slow_moment_that_both_share_is_no_disagreement() -> None:
+    found = agreement.Agreement("exp", "forward", (1.0, 3.0, 1.0), (1.0, 3.0, 3.0))
+    assert found.ratio == 1 and found.holds
+    assert not agreement.Agreement("exp", "forward", (1.0, 3.0, 1.0), (1.2, 3.6, 3.0)).holds

@@ -119,6 +119,8 @@ def _rate_line(rate: Rate) -> Line:
 
 
 def _agree() -> None:
+    from statistics import median
+
     from tapegrad.bench.agreement import MARGIN, compare_methods
     from tapegrad.bench.report.table import Column, Entry, Line, Table
     from tapegrad.bench.report.term import print_table
@@ -128,7 +130,7 @@ def _agree() -> None:
     for each in compare_methods():
         say(f"{each.operator} {each.phase}: {each.ratio:.3f}")
         found.append(each)
-    titles = ("ours", "torch.utils.benchmark", "ours / theirs")
+    titles = ("turns", "ours", "torch.utils.benchmark", "ours / theirs")
     columns = (
         Column("operator"),
         Column("phase"),
@@ -139,8 +141,9 @@ def _agree() -> None:
             (
                 Entry(each.operator),
                 Entry(each.phase),
-                Entry(seconds(each.ours)),
-                Entry(seconds(each.theirs)),
+                Entry(str(len(each.ours))),
+                Entry(seconds(median(each.ours))),
+                Entry(seconds(median(each.theirs))),
                 Entry(f"{each.ratio:.3f}", "met" if each.holds else "missed"),
             )
         )
