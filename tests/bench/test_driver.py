@@ -453,3 +453,18 @@ def test_a_case_is_found_by_its_label_though_that_has_commas() -> None:
     unknown = Options.read({"suite": "operators", "filter": "einsum 4x8 equation=bmk"})
     with pytest.raises(BenchError, match="equation=bmk"):
         select(suites.find("operators"), unknown)
+
+
+def test_phases_are_asked_of_the_cases_that_have_them() -> None:
+    def asked(*phases: str) -> list[tuple[bool, tuple[str, ...]]]:
+        options = Options(suite="cnn-models", filter=["resnet18 *"], phases=list(phases))
+        cases = select(suites.find("cnn-models"), options)
+        return [(case.attrs["training"], case.phases) for case in cases]
+
+    assert asked("forward", "inference", "forward") == [
+        (True, ("forward",)),
+        (False, ("inference",)),
+    ]
+    assert asked("step") == [(True, ("step",))]
+    assert asked("build") == [(True, ("build",)), (False, ("build",))]
+    assert asked("inference", "build") == [(True, ("build",)), (False, ("inference", "build"))]

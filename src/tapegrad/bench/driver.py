@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -268,7 +268,18 @@ def select(suite: Suite, options: Options) -> list[Case]:
     if not cases:
         raise _nothing(suite, options, patterns)
     _expect_memory(cases)
-    return list({case.key: case for case in cases}.values())  # two may differ in dtype alone
+    cases = list({case.key: case for case in cases}.values())  # two may differ in dtype alone
+    return list(_with_phases(cases, options.phases)) if options.phases else cases
+
+
+def _with_phases(cases: list[Case], asked: Sequence[str]) -> Iterator[Case]:
+    """Ask the cases that have a phase for it, or all of them where none has."""
+    wanted = dict.fromkeys(asked)
+    known = {phase for case in cases for phase in case.phases}
+    for case in cases:
+        phases = tuple(phase for phase in wanted if phase in case.phases or phase not in known)
+        if phases:
+            yield replace(case, phases=phases)
 
 
 def _patterns(suite: Suite, pieces: Sequence[str]) -> list[str]:
@@ -480,7 +491,6 @@ class _Driver:
         done: Done,
     ) -> None:
         options = self._options
-        phases = tuple(options.phases) or case.phases
         settings = Settings(
             processes=options.processes,
             rounds=options.rounds,
@@ -494,7 +504,7 @@ class _Driver:
             takes_part = self._suite.takes_part
             teams = {name: team for name, team in teams.items() if takes_part(name, case)}
         lazily = {name: LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
-        Measurement(case, phases, teams, lazily, settings, folder, self, done).run()
+        Measurement(case, case.phases, teams, lazily, settings, folder, self, done).run()
 
     # What a measurement finds goes to the store first, then to whoever listens.
 

@@ -61,7 +61,8 @@ PhasesOption = Annotated[
     str | None,
     typer.Option(
         metavar="NAMES",
-        help="Of build, compile, forward, backward, step, inference. Default: each case's own.",
+        help="Of build, compile, forward, backward, step, inference: of the cases that have them, "
+        "or of all where none has. Default: each case's own.",
     ),
 ]
 DtypeOption = Annotated[
