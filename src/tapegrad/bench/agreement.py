@@ -99,17 +99,22 @@ def _compare(
     worker.ask("prepare", case=case.as_dict(), arrays=paths)
     worker.ask("feed", arrays=paths, cotangents=_cotangents(case, worker, folder))
     for phase in phases:
-        ours, theirs = [], []
-        for turn in range(TURNS):
-            first = _ours(worker, phase) if turn % 2 else None
-            theirs.append(float(worker.ask("own_tool", phase=phase)["seconds"]))
-            ours.append(_ours(worker, phase) if first is None else first)
+        ours, theirs = list[float](), list[float]()
+        methods = [(_theirs, theirs), (_ours, ours)]
+        for _ in range(TURNS):
+            for method, times in methods:
+                times.append(method(worker, phase))
+            methods.reverse()
         yield Agreement(case.label, phase, tuple(ours), tuple(theirs))
 
 
 def _ours(worker: WorkerProcess, phase: str) -> float:
     block = worker.ask("time", phase=phase, seconds=BLOCK_SECONDS)
     return float(np.median(block["samples"]))
+
+
+def _theirs(worker: WorkerProcess, phase: str) -> float:
+    return float(worker.ask("own_tool", phase=phase)["seconds"])
 
 
 def _cotangents(case: Case, worker: WorkerProcess, folder: Path) -> list[str]:
