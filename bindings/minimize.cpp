@@ -86,9 +86,12 @@ class Minimization {
         count_ = many ? static_cast<std::size_t>(PyArray_DIM(array_of(start), 0)) : 1;
         many_ = many;
         if (!count_) raise("ShapeError", "minimize x0: expected at least one start, got none");
+        // With data the rows find out by themselves how they are run fastest.
+        const int lanes = count_ == 1 ? 1 : runner.lanes_for(count_, a.options.threads);
+        const Runner<T>& suited = data_ ? runner : runner.in_lanes(lanes, a.steps * count_);
         descent_.emplace(
-            runner,
-            Objective<T>(runner, variables_of(c), data_ ? &*data_ : nullptr, a.options.threads),
+            suited,
+            Objective<T>(suited, variables_of(c), data_ ? &*data_ : nullptr, a.options.threads),
             a.options, static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
         if (a.history_every) {
             const auto kept = static_cast<npy_intp>(a.steps / a.history_every + 1);

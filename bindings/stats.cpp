@@ -67,6 +67,8 @@ nb::dict stats(const Compiled& c) {
         [&](const auto& runner) {
             out["lanes"] = runner->width();
             out["lane_bytes"] = runner->workspace_bytes();
+            out["point_code_bytes"] = runner->point_code_bytes();
+            out["row_code_bytes"] = runner->row_code_bytes();
         },
         c.runner);
     out["passes"] = passes;

@@ -40,6 +40,12 @@ void check(const Code& code, const T* slots, int width) {
     if (code.guard_count) check_guards(code, slots, width);
 }
 
+/// All lanes of a slot of so many bytes.
+void run_machine(const Code& code, void* slots, std::size_t bytes) {
+    for (std::size_t at = 0; at < bytes; at += code.machine_bytes)
+        code.machine(static_cast<char*>(slots) + at);
+}
+
 }  // namespace
 
 void report_failure(std::exception_ptr failure) { failed = std::move(failure); }
@@ -47,13 +53,19 @@ bool has_failed() { return failed != nullptr; }
 
 template <class T>
 void Kernels<T>::lanes(const Code& code, T* slots, int width) const {
-    run_lanes(code, slots, width);
+    if (code.machine)
+        run_machine(code, slots, sizeof(T) * static_cast<std::size_t>(width));
+    else
+        run_lanes(code, slots, width);
     check(code, slots, width);
 }
 
 template <class T>
 void Kernels<T>::single(const Code& code, T* slots) const {
-    run_single(code, slots);
+    if (code.machine)
+        code.machine(slots);
+    else
+        run_single(code, slots);
     check(code, slots, 1);
 }
 

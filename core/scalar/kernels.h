@@ -110,6 +110,10 @@ struct Code {
     const GuardSlot* guards;
     std::uint32_t guard_count;
     bool calls;  ///< functions from outside, which may fail
+    /// Machine code instead of a stream (assemble.h), or nullptr. One call computes so many bytes
+    /// of each slot, from the address on that it is given.
+    void (*machine)(void* slots);
+    std::uint32_t machine_bytes;
 };
 
 /// A loop (see Loop in graph.h): operands are carried values, shared ones, those of each round, and

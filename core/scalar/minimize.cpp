@@ -17,16 +17,6 @@ bool is_nan(T x) {
     return x != x;
 }
 
-/// Lanes of a block: as many as suit the program, unless half of them or a thread had no start.
-template <class T>
-std::size_t lanes_for(const Runner<T>& runner, std::size_t starts, int threads) {
-    const auto blocks = static_cast<std::size_t>(thread_count(threads));
-    auto lanes = static_cast<std::size_t>(runner.width());
-    while (lanes > least_width<T> && (starts <= lanes / 2 || (starts + lanes - 1) / lanes < blocks))
-        lanes /= 2;
-    return lanes;
-}
-
 }  // namespace
 
 template <class T>
@@ -37,7 +27,9 @@ Descent<T>::Descent(const Runner<T>& runner, Objective<T> objective, DescentOpti
       options_(std::move(options)),
       count_(count),
       inputs_(objective_.inputs()),
-      lanes_(count == 1 || objective_.has_data() ? 1 : lanes_for(runner, count, options_.threads)) {
+      lanes_(count == 1 || objective_.has_data()
+                 ? 1
+                 : static_cast<std::size_t>(runner.lanes_for(count, options_.threads))) {
     for (auto* bounds : {&options_.bounds.low, &options_.bounds.high})
         for (double& bound : *bounds) bound = static_cast<double>(static_cast<T>(bound));
     low_.assign(options_.bounds.low.begin(), options_.bounds.low.end());

@@ -297,6 +297,27 @@ std::shared_ptr<const Program> Program::pinned(const std::vector<char>& shared) 
     return made->code_.wide ? nullptr : made;
 }
 
+std::shared_ptr<const Program> Program::assembled(const Target& target,
+                                                  std::size_t most_bytes) const {
+    if (recorded_.empty()) return nullptr;
+    auto made = assemble(code_, runs(), recorded_, target, most_bytes);
+    if (!made) return nullptr;
+    std::shared_ptr<Program> program(new Program());
+    program->executable_ = std::move(made->code);
+    program->constants_ = std::move(made->constants);
+    program->inputs_ = std::move(made->inputs);
+    program->outputs_ = std::move(made->outputs);
+    program->slots_ = program->total_slots_ = made->slots;
+    program->values_ = values_;
+    program->derivatives_ = derivatives_;
+    program->stats_ = stats_;
+    program->view();
+    program->code_.machine = reinterpret_cast<void (*)(void*)>(
+        reinterpret_cast<std::uintptr_t>(program->executable_.begin()));
+    program->code_.machine_bytes = target.vector_bytes();
+    return program;
+}
+
 std::shared_ptr<const Program> Program::derived(
     const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const {
     if (auto found = find_derived(key)) return found;
@@ -386,11 +407,24 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
         narrow_.assign(words_.begin(), words_.end());
         words_ = {};
     }
+    if (!pinned) keep_order(lowered, schedule);
     stats_.live_nodes = lowered.live_nodes;
     stats_.instructions = static_cast<std::uint32_t>(lowered.instructions.size());
     stats_.runs = static_cast<std::uint32_t>(schedule.runs.size());
     stats_.work += stats_.instructions;
     view();
+}
+
+/// Machine code is made later, if at all, and wants the order of the graph.
+void Program::keep_order(const Lowered& lowered, const Schedule& schedule) {
+    const auto plain = [](const Instruction& i) { return can_assemble(i.kernel); };
+    if (!guards_.empty() ||
+        !std::all_of(lowered.instructions.begin(), lowered.instructions.end(), plain))
+        return;
+    std::vector<std::uint32_t> place(schedule.base.size());
+    for (std::uint32_t p = 0; p < place.size(); ++p) place[schedule.base[p]] = p;
+    recorded_.reserve(place.size());
+    for (std::uint32_t i : schedule.order) recorded_.push_back(place[i]);
 }
 
 void Program::encode_loops(const Lowered& lowered) {
@@ -449,7 +483,9 @@ void Program::view() {
              slots_,
              guard_slots_.data(),
              size(guard_slots_),
-             calls() != nullptr};
+             calls() != nullptr,
+             nullptr,
+             0};
 }
 
 std::vector<Run> Program::runs() const {

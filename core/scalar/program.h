@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "assemble.h"
 #include "graph.h"
 #include "kernels.h"
 #include "lifetimes.h"
@@ -69,6 +70,11 @@ class Program {
     /// lanes. None for programs with loops, guards or functions from outside, and for those with
     /// more slots than 16 bits count.
     std::shared_ptr<const Program> pinned(const std::vector<char>& shared) const;
+    /// Whether machine code can be made of it.
+    bool is_plain() const { return !recorded_.empty(); }
+    /// The same program as machine code. None where it has more than plain arithmetic, or where
+    /// the code would be longer than `most_bytes`.
+    std::shared_ptr<const Program> assembled(const Target& target, std::size_t most_bytes) const;
     /// Of a pinned program.
     const Lifetimes& lifetimes() const { return lifetimes_; }
     /// A program that is made from this one, once per key: bodies of derivatives of loops.
@@ -85,6 +91,7 @@ class Program {
     /// The most slots that a round of an innermost loop works in, 0 without loops.
     std::uint32_t round_slots() const;
     std::size_t code_bytes() const {
+        if (executable_) return executable_.bytes();
         return narrow_.size() * sizeof(std::uint16_t) + words_.size() * sizeof(std::uint32_t);
     }
     /// The runs of the stream, for explain().
@@ -102,6 +109,7 @@ class Program {
                                          std::span<const NodeId> wrt, bool with_gradient,
                                          std::span<const NodeId> inputs, std::vector<Guard> guards,
                                          const std::vector<char>* pinned = nullptr);
+    void keep_order(const struct Lowered& lowered, const struct Schedule& schedule);
     void encode_loops(const struct Lowered& lowered);
     Opened open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const;
     void encode(const struct Lowered& lowered, const struct Schedule& schedule,
@@ -110,8 +118,10 @@ class Program {
                    std::uint32_t traits, std::uint32_t count);
     void view();
 
-    std::vector<std::uint16_t> narrow_;  ///< the stream, if 16 bits do
-    std::vector<std::uint32_t> words_;   ///< else
+    std::vector<std::uint16_t> narrow_;    ///< the stream, if 16 bits do
+    std::vector<std::uint32_t> words_;     ///< else
+    std::vector<std::uint32_t> recorded_;  ///< per instruction its place before runs were made
+    Executable executable_;                ///< of an assembled program, instead of a stream
     std::vector<SlotValue> constants_;
     std::vector<std::uint32_t> inputs_, outputs_;
     std::vector<LoopCode> loops_;

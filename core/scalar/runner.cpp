@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 namespace tapegrad {
 namespace {
@@ -19,6 +21,10 @@ constexpr std::size_t round_bytes = 16 * 1024;
 /// Instructions times rows, some 100 us, below which another thread takes longer to wake than to
 /// work.
 constexpr double thread_work = 500e3;
+/// The most machine code: beyond 20 MB it comes from memory, and gains little in batches.
+constexpr std::size_t most_code = 64 * 1024 * 1024;
+/// Evaluations after which machine code is made: it takes about as long as it saves by then.
+constexpr std::size_t many_points = 200, many_rows = 1000;
 
 std::size_t cache_bytes() {
 #ifdef _SC_LEVEL2_CACHE_SIZE
@@ -26,6 +32,12 @@ std::size_t cache_bytes() {
     if (size > 0) return static_cast<std::size_t>(size);
 #endif
     return 512 * 1024;
+}
+
+/// Machine code can be forbidden by TAPEGRAD_MACHINE_CODE=0.
+bool may_assemble() {
+    static const char* wanted = std::getenv("TAPEGRAD_MACHINE_CODE");
+    return !wanted || std::string(wanted) != "0";
 }
 
 }  // namespace
@@ -64,6 +76,13 @@ Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(p
     while (width_ < max_width && workspace_bytes() * 2 <= room &&
            round * static_cast<std::size_t>(width_) * 2 <= round_bytes)
         width_ *= 2;
+    // Machine code keeps values in registers; its slots are wide where that takes little of the
+    // first-level cache, since lanes then cost less to fill.
+    row_lanes_ = static_cast<int>(least_width<T>);
+    while (row_lanes_ < max_width &&
+           sizeof(T) * program_->total_slots() * static_cast<std::size_t>(row_lanes_) * 2 <=
+               round_bytes)
+        row_lanes_ *= 2;
 }
 
 template <class T>
@@ -88,7 +107,62 @@ void Runner<T>::give(std::unique_ptr<Workspace<T>> workspace) const {
 }
 
 template <class T>
+int Runner<T>::lanes_for(std::size_t starts, int threads) const {
+    if (program_->code().machine) return width_;
+    const auto blocks = static_cast<std::size_t>(thread_count(threads));
+    auto lanes = static_cast<std::size_t>(program_->is_plain() ? row_lanes_ : width_);
+    while (lanes > least_width<T> && (starts <= lanes / 2 || (starts + lanes - 1) / lanes < blocks))
+        lanes /= 2;
+    return static_cast<int>(lanes);
+}
+
+template <class T>
+auto Runner<T>::machine(int lanes) const -> Machine& {
+    return machines_[static_cast<std::size_t>(std::bit_width(static_cast<unsigned>(lanes)) - 1)];
+}
+
+template <class T>
+void Runner<T>::make(Machine& machine, int lanes) const {
+    machine.tried = true;
+    machine.isa = &isa();
+    const std::string name = machine.isa->name;
+    if (!may_assemble() || (name != "avx512" && name != "avx2")) return;
+    const Shape shape = lanes == 1 ? Shape::scalar : name == "avx512" ? Shape::whole : Shape::half;
+    const Target target{shape, sizeof(T) == sizeof(double),
+                        static_cast<std::uint32_t>(sizeof(T)) * static_cast<std::uint32_t>(lanes)};
+    auto program = program_->assembled(target, most_code);
+    if (!program) return;
+    machine.runner = std::make_unique<Runner>(std::move(program));
+    machine.runner->width_ = lanes;
+    machine.made.store(machine.runner.get(), std::memory_order_release);
+}
+
+template <class T>
+const Runner<T>& Runner<T>::in_lanes(int lanes, std::size_t count) const {
+    if (!program_->is_plain()) return *this;
+    Machine& machine = this->machine(lanes);
+    if (const Runner* made = machine.made.load(std::memory_order_acquire))
+        return machine.isa == &isa() ? *made : *this;
+    const std::size_t before = machine.asked.load(std::memory_order_relaxed);
+    const std::size_t many = lanes == 1 ? many_points : many_rows;
+    if (before > 2 * many) return *this;  // it was tried
+    machine.asked.store(before + count, std::memory_order_relaxed);
+    if (before + count < many) return *this;
+    std::lock_guard lock(machine_mutex_);
+    if (!machine.tried) make(machine, lanes);
+    return machine.runner && machine.isa == &isa() ? *machine.runner : *this;
+}
+
+template <class T>
+std::size_t Runner<T>::code_bytes(int lanes) const {
+    const Runner* made = machine(lanes).made.load(std::memory_order_acquire);
+    return made ? made->program().code_bytes() : 0;
+}
+
+template <class T>
 void Runner<T>::one(const T* x, T* values, T* derivatives) const {
+    if (const Runner& other = in_lanes(1, 1); &other != this)
+        return other.one(x, values, derivatives);
     Lease workspace(*this, 1);
     const Code& code = program_->code();
     T* slots = workspace->slots();

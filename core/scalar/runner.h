@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <exception>
@@ -85,6 +86,17 @@ class Runner {
     void sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
                        std::vector<T>& totals, Collect collect) const;
 
+    /// Lanes of a block of starts: as many as suit the program, unless half of them or a thread had
+    /// no start.
+    int lanes_for(std::size_t starts, int threads) const;
+    /// What evaluates so many points more, `lanes` at a time: this, or the runner of the program's
+    /// machine code, which is made once so many were evaluated that it pays. It takes that many
+    /// lanes and no others.
+    const Runner& in_lanes(int lanes, std::size_t count) const;
+    /// Bytes of the machine code that was made for rows, and for one point at a time.
+    std::size_t row_code_bytes() const { return code_bytes(row_lanes_); }
+    std::size_t point_code_bytes() const { return code_bytes(1); }
+
     /// The runner of the pinned program with these inputs shared, or null if there is none.
     const Runner* pinned(const std::vector<char>& shared) const;
 
@@ -104,6 +116,19 @@ class Runner {
     };
 
    private:
+    /// Machine code for one number of lanes.
+    struct Machine {
+        std::atomic<std::size_t> asked = 0;  ///< evaluations so far
+        std::atomic<const Runner*> made = nullptr;
+        bool tried = false;
+        const Isa* isa = nullptr;
+        std::unique_ptr<Runner> runner = nullptr;
+    };
+    /// Lanes of up to 2^8.
+    static constexpr std::size_t machine_count = 9;
+    Machine& machine(int lanes) const;
+    void make(Machine& machine, int lanes) const;
+    std::size_t code_bytes(int lanes) const;
     std::unique_ptr<Workspace<T>> take(int width) const;
     void give(std::unique_ptr<Workspace<T>> workspace) const;
     /// Threads that are worth waking for so many rows.
@@ -123,7 +148,9 @@ class Runner {
 
     std::shared_ptr<const Program> program_;
     int width_;
-    mutable std::mutex mutex_, parts_mutex_;
+    int row_lanes_;  ///< of machine code for rows
+    mutable std::mutex mutex_, parts_mutex_, machine_mutex_;
+    mutable std::array<Machine, machine_count> machines_;  ///< by the logarithm of their lanes
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
     mutable std::map<std::vector<char>, std::unique_ptr<Parts>> parts_;  ///< by shared inputs
     mutable std::map<std::vector<char>, std::unique_ptr<Runner>> pinned_;
@@ -176,10 +203,11 @@ template <class T>
 template <class Body>
 void Runner<T>::in_parts(const InputRows<T>* inputs, std::size_t count, Body body) const {
     const Parts* parts = count >= sum_piece ? parts_for(inputs) : nullptr;
-    if (!parts) return body(*this, inputs);
+    if (!parts) return body(in_lanes(row_lanes_, count), inputs);
     std::vector<T> values;
     const std::vector<InputRows<T>> all = with_shared(*parts, inputs, values);
-    body(parts->rows, all.data());
+    const Runner& rows = parts->rows;
+    body(rows.in_lanes(rows.row_lanes_, count), all.data());
 }
 
 template <class T>

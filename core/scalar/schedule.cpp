@@ -38,6 +38,7 @@ class Scheduler {
         out_.order.reserve(count_);
         for (std::uint32_t low = 0; low < count_; low += region_size_)
             group(low, std::min(count_, low + region_size_));
+        out_.base = std::move(base_);
         return std::move(out_);
     }
 

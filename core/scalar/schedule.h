@@ -16,6 +16,7 @@ struct RunSpan {
 struct Schedule {
     std::vector<std::uint32_t> order;  ///< instruction numbers
     std::vector<RunSpan> runs;
+    std::vector<std::uint32_t> base;  ///< the order before instructions were grouped
 };
 
 Schedule schedule(const Lowered& lowered);

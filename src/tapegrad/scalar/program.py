@@ -265,6 +265,7 @@ class Program(_core.Program):
             f"{s['pack_width']:.1f} a vector",
             f"  slots         {s['slots']:,}; {s['lanes']} lanes, {s['lane_bytes']:,} bytes",
             f"  code          {s['code_bytes']:,} bytes, {s['isa']}",
+            f"  machine code  {_machine_code(s)}",
             "  kernels       " + ", ".join(f"{name} {count:,}" for name, count in kernels),
             f"  compiled in   {total * 1e3:.2f} ms: "
             + ", ".join(f"{name} {seconds * 1e3:.2f}" for name, seconds in s["passes"].items()),
@@ -322,6 +323,16 @@ def compile(
         name,
         isinstance(outputs, Var),
     )
+
+
+def _machine_code(stats: dict[str, Any]) -> str:
+    """Tell what explain() says of machine code, which is made after many evaluations."""
+    made = [
+        f"{stats[key]:,} bytes for {what}"
+        for key, what in (("row_code_bytes", "rows"), ("point_code_bytes", "points"))
+        if stats[key]
+    ]
+    return ", ".join(made) or "none so far"
 
 
 def compile_entries(

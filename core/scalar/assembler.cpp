@@ -1,0 +1,142 @@
+// core/scalar/assembler.cpp -- x86 instructions as bytes.
+#include "assembler.h"
+
+#include <cstring>
+#include <utility>
+
+namespace tapegrad {
+namespace {
+
+/// Base registers in the order of what they are next to: those a called function need not keep. The
+/// first one comes with the address of the slots.
+constexpr int bases[] = {7 /* rdi */, 6 /* rsi */, 2 /* rdx */, 1 /* rcx */, 0 /* rax */,
+                         8,           9,           10,          11};
+constexpr std::int32_t base_count = sizeof(bases) / sizeof(bases[0]);
+
+/// Bytes that a displacement of one counts.
+constexpr std::int32_t unit(Shape shape) { return shape == Shape::whole ? 64 : 1; }
+
+/// Inverted, as prefixes have it: bit `bit` of a register's number.
+constexpr unsigned without(int number, int bit) { return ~(number >> bit) & 1u; }
+
+}  // namespace
+
+Assembler::Assembler(Shape shape, bool is_double) : shape_(shape), is_double_(is_double) {
+    make_room();
+    set_bases();
+}
+
+/// For any one thing that is appended.
+void Assembler::make_room() {
+    constexpr std::size_t most = 128;
+    if (code_.size() < length_ + most) code_.resize(2 * code_.size() + 16 * most);
+}
+
+void Assembler::set_bases() {
+    // Base k stands in the middle of the 256 units that it serves: lea base, [rdi + displacement].
+    for (std::int32_t k = base_count; k-- > 0;) {
+        const int base = bases[k];
+        byte(base < 8 ? 0x48 : 0x4c);
+        byte(0x8d);
+        byte(0x80u | static_cast<unsigned>(base & 7) << 3 | 7u);
+        four_bytes((128 + 256 * k) * unit(shape_));
+    }
+}
+
+auto Assembler::at(std::uint32_t place) const -> Operand {
+    const std::int32_t size = unit(shape_), bytes = static_cast<std::int32_t>(place);
+    const std::int32_t k = bytes / (256 * size);
+    if (k >= base_count) return {true, bases[0], bytes - 128 * size};
+    return {true, bases[k], bytes - (128 + 256 * k) * size};
+}
+
+auto Assembler::prefix_of(Arithmetic operation) const -> Prefix {
+    if (shape_ == Shape::scalar && operation != Arithmetic::bitwise_xor)
+        return is_double_ ? prefix_f2 : prefix_f3;
+    return is_double_ ? prefix_66 : prefix_none;
+}
+
+void Assembler::load(int to, std::uint32_t place) {
+    const bool scalar = shape_ == Shape::scalar;
+    instruction(prefix_of(Arithmetic::add), scalar ? 0x10 : 0x28, to, 0, at(place));
+}
+
+void Assembler::store(int from, std::uint32_t place) {
+    const bool scalar = shape_ == Shape::scalar;
+    instruction(prefix_of(Arithmetic::add), scalar ? 0x11 : 0x29, from, 0, at(place));
+}
+
+void Assembler::copy(int to, int from) {
+    instruction(prefix_of(Arithmetic::bitwise_xor), 0x28, to, 0, {false, from, 0});
+}
+
+void Assembler::arithmetic(Arithmetic operation, int to, int a, int b) {
+    const bool unary = operation == Arithmetic::sqrt && shape_ != Shape::scalar;
+    const bool swaps = operation == Arithmetic::add || operation == Arithmetic::multiply;
+    if (swaps && b >= 8 && a < 8) std::swap(a, b);  // a low register last takes one byte less
+    instruction(prefix_of(operation), static_cast<std::uint8_t>(operation), to, unary ? 0 : a,
+                {false, b, 0});
+}
+
+void Assembler::arithmetic_at(Arithmetic operation, int to, int a, std::uint32_t place) {
+    instruction(prefix_of(operation), static_cast<std::uint8_t>(operation), to, a, at(place));
+}
+
+void Assembler::leave() {
+    make_room();
+    for (unsigned value : {0xc5u, 0xf8u, 0x77u, 0xc3u}) byte(value);  // vzeroupper, ret
+}
+
+void Assembler::instruction(Prefix prefix, std::uint8_t opcode, int reg, int second,
+                            Operand operand) {
+    make_room();
+    if (shape_ == Shape::whole)
+        begin_evex(prefix, reg, second, operand);
+    else
+        begin_vex(prefix, reg, second, operand);
+    byte(opcode);
+    address(reg, operand);
+}
+
+void Assembler::begin_vex(Prefix prefix, int reg, int second, const Operand& operand) {
+    const unsigned last =
+        (~static_cast<unsigned>(second) & 15u) << 3 | (shape_ == Shape::half ? 4u : 0u) | prefix;
+    if (without(operand.number, 3)) {
+        byte(0xc5);
+        byte(without(reg, 3) << 7 | last);
+    } else {
+        byte(0xc4);
+        byte(without(reg, 3) << 7 | 1u << 6 | 0u << 5 | 1u);
+        byte(last);
+    }
+}
+
+void Assembler::begin_evex(Prefix prefix, int reg, int second, const Operand& operand) {
+    const unsigned x = operand.is_memory ? 1u : without(operand.number, 4);
+    byte(0x62);
+    byte(without(reg, 3) << 7 | x << 6 | without(operand.number, 3) << 5 | without(reg, 4) << 4 |
+         1u);
+    byte((is_double_ ? 0x80u : 0u) | (~static_cast<unsigned>(second) & 15u) << 3 | 4u | prefix);
+    byte(0x40u | without(second, 4) << 3);
+}
+
+void Assembler::address(int reg, const Operand& operand) {
+    const unsigned fields =
+        static_cast<unsigned>(reg & 7) << 3 | static_cast<unsigned>(operand.number & 7);
+    if (!operand.is_memory) return byte(0xc0u | fields);
+    const std::int32_t size = unit(shape_), units = operand.displacement / size;
+    if (units >= -128 && units < 128) {
+        byte(0x40u | fields);
+        byte(static_cast<std::uint8_t>(units));
+    } else {
+        byte(0x80u | fields);
+        four_bytes(operand.displacement);
+    }
+}
+
+void Assembler::four_bytes(std::int32_t value) {
+    std::memcpy(code_.data() + length_, &value, sizeof(value));  // x86 has the low byte first
+    length_ += sizeof(value);
+}
+
+}  // namespace tapegrad

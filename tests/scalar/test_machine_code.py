@@ -1,0 +1,224 @@
+"""Machine code, made after many evaluations, gives the bits of the other executors."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import tapegrad as tg
+from tapegrad.worker import graphs
+
+#: Evaluations before and after which machine code is there, or not yet.
+FEW_ROWS, MANY_ROWS, MANY_POINTS = 900, 1_100, 210
+ASSEMBLED = {"avx512", "avx2"}
+DTYPES = ("float64", "float32")
+
+
+def arithmetic(seed: int) -> tuple[list[tg.Var], Any]:
+    """Make a graph of plain arithmetic at random, and its inputs."""
+    random = np.random.default_rng(seed)
+    x = tg.Graph().inputs(int(random.integers(1, 9)))
+    nodes: list[tg.Var] = list(x)
+
+    def several(most: int) -> list[tg.Var]:
+        window = nodes[-40:] if random.random() < 0.7 else nodes
+        return [window[i] for i in random.integers(len(window), size=random.integers(1, most))]
+
+    def one() -> tg.Var:
+        return nodes[-40:][int(random.integers(min(40, len(nodes))))]
+
+    def products() -> tg.Var:
+        terms = several(40)
+        return tg.dot(terms, [one() for _ in terms]) * 0.01  # type: ignore[no-any-return]
+
+    makers: list[Callable[[], tg.Var]] = [
+        lambda: one() + one(),
+        lambda: one() * one(),
+        lambda: one() - one(),
+        lambda: one() - one() * one(),
+        lambda: one() * one() - one(),
+        lambda: one() / (tg.square(one()) + 1.5),
+        lambda: -one(),
+        lambda: tg.square(one()),
+        lambda: tg.sqrt(tg.square(one()) + 0.5),
+        lambda: tg.sum(several(60)) * 0.05,
+        products,
+        lambda: tg.sum(several(8)) + products(),
+        lambda: one() * float(random.normal()) + float(random.normal()),
+    ]
+    for _ in range(int(random.integers(1, 300))):
+        nodes.append(makers[int(random.integers(len(makers)))]())
+    return nodes, x
+
+
+def points_for(n: int, rows: int, dtype: str) -> NDArray[Any]:
+    """Draw points, some of them at the ends of what numbers can be."""
+    points = np.random.default_rng(rows).normal(size=(rows, n))
+    points[:7, 0] = [np.nan, np.inf, -np.inf, -0.0, 5e-324, 1e300, 1e-40]
+    points[7] = 1e-310
+    with np.errstate(over="ignore"):
+        return points.astype(dtype)
+
+
+def assert_same_bits(found: Any, want: Any) -> None:
+    for first, second in zip(found, want, strict=True):
+        a, b = np.atleast_1d(first), np.atleast_1d(second)
+        np.testing.assert_array_equal(a, b)
+        finite = ~np.isnan(a)
+        np.testing.assert_array_equal(np.signbit(a[finite]), np.signbit(b[finite]))
+
+
+def check(program: tg.Program, points: NDArray[Any], isa: str) -> None:
+    """Compare rows and points, before and after there is machine code."""
+    few = points[:24]
+    rows = program.batch(points[:FEW_ROWS], threads=1)
+    singles = [program(point) for point in few]
+    assert not program.stats["row_code_bytes"]
+    assert not program.stats["point_code_bytes"]
+    later = program.batch(points, threads=2)
+    for _ in range(MANY_POINTS):
+        program(few[0])
+    assert bool(program.stats["row_code_bytes"]) == (isa in ASSEMBLED)
+    assert bool(program.stats["point_code_bytes"]) == (isa in ASSEMBLED)
+    assert_same_bits([part[:FEW_ROWS] for part in later], rows)
+    for row, (before, point) in enumerate(zip(singles, few, strict=True)):
+        after = program(point)
+        assert_same_bits(after, before)
+        assert_same_bits(after, [part[row] for part in later])
+
+
+@pytest.mark.filterwarnings("ignore:.*:RuntimeWarning")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", range(60))
+def test_arithmetic_has_the_same_bits(seed: int, dtype: str, isa: str) -> None:
+    nodes, x = arithmetic(seed)
+    outputs = [nodes[-1], nodes[len(nodes) // 2], x[0], nodes[-1]]
+    program = tg.compile(outputs, wrt=x, dtype=dtype)
+    check(program, points_for(len(x), MANY_ROWS, dtype), isa)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n_ops", [100, 3_000])
+def test_large_programs_have_the_same_bits(n_ops: int, dtype: str, isa: str) -> None:
+    ops = graphs.cheap(n_ops)
+    x = tg.Graph().inputs(ops.n_inputs)
+    nodes: list[tg.Var] = list(x)
+    for op in ops.ops:
+        ins = [nodes[i] for i in op.ins]
+        nodes.append(tg.sum(ins) if op.kind is graphs.Kind.SUM else ins[0] * ins[1])
+    program = tg.compile([tg.sum(nodes)], wrt=x, dtype=dtype)
+    check(program, points_for(len(x), MANY_ROWS, dtype), isa)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        lambda x: [x[0], x[0] * x[1]],
+        lambda x: [x[0] * 0.0 + 3.0, x[1]],
+        lambda x: [x[0] + x[1], x[0] + x[1]],
+        lambda x: [tg.square(x[0]) - tg.square(x[0]) * x[0]],
+        lambda x: [tg.dot(list(x) * 40, list(x) * 40)],
+        lambda x: [tg.sum([x[0]] * 3 + [x[1]] * 30)],
+        lambda x: [(x[0] - x[1]) / (x[0] - x[1])],
+    ],
+)
+def test_operands_that_are_repeated_inputs_or_outputs(outputs: Any, isa: str) -> None:
+    x = tg.Graph().inputs(2)
+    check(tg.compile(outputs(x), wrt=x), points_for(2, MANY_ROWS, "float64"), isa)
+
+
+def test_sums_over_rows_and_shared_inputs(isa: str) -> None:
+    x = tg.Graph().inputs(3)
+    program = tg.compile(tg.square(x[0] * x[2] + x[1] - x[2] * x[2]), wrt=x[:2])
+    rows = np.random.default_rng(0).normal(size=(5_000, 1))
+    shared = {0: 0.5, 1: -1.5}
+    first = program.batch(rows[:500], shared=shared, reduce="sum")
+    for _ in range(3):
+        total = program.batch(rows, shared=shared, reduce="sum")
+    again = program.batch(rows[:500], shared=shared, reduce="sum")
+    assert_same_bits(again, first)
+    tg.set_isa("baseline")
+    assert_same_bits(total, program.batch(rows, shared=shared, reduce="sum"))
+
+
+@pytest.mark.parametrize("starts", [1, 20])
+@pytest.mark.parametrize("method", ["sgd", "adam", "lbfgs"])
+def test_descents_take_the_same_steps(method: Any, starts: int, isa: str) -> None:
+    x = tg.Graph().inputs(20)
+    valley = tg.sum(100 * tg.square(x[1:] - tg.square(x[:-1])) + tg.square(1 - x[:-1]))
+    x0 = np.random.default_rng(1).uniform(0, 0.5, size=(starts, 20))
+    start = x0[0] if starts == 1 else x0
+    # Each compares with a program of its own, which has not run yet.
+    found = tg.compile(valley, wrt=x).minimize(start, method, steps=1_500)
+    tg.set_isa("baseline")
+    want = tg.compile(valley, wrt=x).minimize(start, method, steps=1_500)
+    np.testing.assert_array_equal(found.x, want.x)
+    np.testing.assert_array_equal(found.value, want.value)
+
+
+def test_only_plain_arithmetic_becomes_machine_code() -> None:
+    x = tg.Graph().inputs(2)
+    program = tg.compile(tg.exp(x[0]) * x[1], wrt=x)
+    program.batch(np.ones((5_000, 2)))
+    assert not program.stats["row_code_bytes"]
+    assert "machine code  none so far" in program.explain()
+
+
+def test_explain_tells_of_machine_code() -> None:
+    if tg.isa() not in ASSEMBLED:
+        pytest.skip("machine code is made for AVX2 and AVX-512")
+    x = tg.Graph().inputs(2)
+    program = tg.compile(x[0] * x[1], wrt=x)
+    program.batch(np.ones((5_000, 2)))
+    assert f"{program.stats['row_code_bytes']:,} bytes for rows" in program.explain()
+    copy = pickle.loads(pickle.dumps(program))  # a copy begins anew
+    assert not copy.stats["row_code_bytes"]
+
+
+def test_many_threads_meet_the_moment_when_it_is_made() -> None:
+    nodes, x = arithmetic(5)
+    program = tg.compile(nodes[-1], wrt=x)
+    points = np.random.default_rng(0).normal(size=(400, len(x)))
+    want = program.batch(points[:50], threads=1)
+    found: list[Any] = []
+
+    def work() -> None:
+        for _ in range(30):
+            found.append(program.batch(points[:50], threads=1))
+            program(points[0])
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 240
+    for each in found:
+        assert_same_bits(each, want)
+
+
+def test_it_can_be_forbidden() -> None:
+    text = (
+        "import numpy as np, tapegrad as tg\n"
+        "x = tg.Graph().inputs(2)\n"
+        "program = tg.compile(x[0] * x[1], wrt=x)\n"
+        "program.batch(np.ones((5_000, 2)))\n"
+        "print(program.stats['row_code_bytes'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env={**os.environ, "TAPEGRAD_MACHINE_CODE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "0\n"
