@@ -31,11 +31,19 @@ class Assembly {
         find_next_uses();
     }
 
-    /// False if the code gets too long.
+    /// False if the code gets too long, or cannot be made.
     bool run() {
         place_ends();
-        for (const Step& step : steps_.steps) {
-            assemble(step);
+        const std::vector<Step>& steps = steps_.steps;
+        for (std::size_t i = 0; i < steps.size();) {
+            if (is_arithmetic(steps[i].kernel)) {
+                assemble(steps[i++]);
+            } else {
+                if (target_.vector_bytes() != target_.slot_bytes) return false;
+                const std::size_t end = end_of_run(i);
+                call({steps.begin() + static_cast<std::ptrdiff_t>(i), end - i});
+                i = end;
+            }
             if (to_.code().size() > most_bytes_) return false;
         }
         to_.leave();
@@ -45,6 +53,7 @@ class Assembly {
     Assembled finish(const Code& code) {
         Assembled out;
         out.code = Executable(to_.code());
+        out.pieces = std::move(pieces_);
         out.slots = slots_;
         for (std::uint32_t i = 0; i < code.constant_count; ++i)
             out.constants.push_back({values_[steps_.constants[i]].home, code.constants[i].value});
@@ -125,13 +134,16 @@ class Assembly {
     void save(Value value) {
         Where& where = values_[value];
         if (where.saved) return;
-        if (where.home == none) {
-            if (vacant_.empty()) vacant_.push_back(slots_++);
-            where.home = vacant_.back();
-            vacant_.pop_back();
-        }
+        give_home(where);
         to_.store(where.at, bytes_at(where.home));
         where.saved = true;
+    }
+
+    void give_home(Where& where) {
+        if (where.home != none) return;
+        if (vacant_.empty()) vacant_.push_back(slots_++);
+        where.home = vacant_.back();
+        vacant_.pop_back();
     }
 
     void hold(Value value, int at) {
@@ -350,6 +362,61 @@ class Assembly {
         return from;
     }
 
+    // ---- kernels that are called ----------------------------------------------------------------
+
+    /// Neighbouring steps of one kernel and shape that do not need each other's results.
+    std::size_t end_of_run(std::size_t begin) const {
+        const std::vector<Step>& steps = steps_.steps;
+        const auto belongs = [&](const Step& step) {
+            const Step& first = steps[begin];
+            if (step.kernel != first.kernel || step.n != first.n || step.m != first.m) return false;
+            // Results of a run have the numbers from that of its first step on, or later ones.
+            for (std::uint32_t w = 0; w < step.words; ++w)
+                for (std::size_t i = begin; i < steps.size() && &steps[i] != &step; ++i)
+                    if (value_of(step.first + w) - steps[i].result < 2) return false;
+            return true;
+        };
+        std::size_t end = begin + 1;
+        while (end < steps.size() && end - begin < most_called && belongs(steps[end])) ++end;
+        return end;
+    }
+
+    /// A kernel reads and writes slots, and keeps no register.
+    void call(std::span<const Step> run) {
+        for (Value& value : holds_)
+            if (value != none) {
+                save(value);
+                values_[value].at = -1;
+                release(static_cast<int>(&value - holds_.data()));
+            }
+        auto piece = std::make_unique<Piece>();
+        std::vector<std::uint32_t>& words = piece->words;
+        const auto count = static_cast<std::uint32_t>(run.size());
+        words.push_back(run[0].kernel +
+                        (count == 1 ? run_alone : run_independent) * std::uint32_t{kernel_count});
+        if (count > 1) words.push_back(count);
+        if (is_open(run[0].kernel)) words.insert(words.end(), {run[0].n, run[0].m});
+        for (const Step& step : run) {
+            for (Value result = step.result; result < step.result + results_of(step); ++result) {
+                give_home(values_[result]);
+                values_[result].saved = true;
+                words.push_back(values_[result].home);
+            }
+            for (std::uint32_t w = 0; w < step.words; ++w)
+                words.push_back(values_[value_of(step.first + w)].home);
+        }
+        for (const Step& step : run) {
+            for (std::uint32_t w = 0; w < step.words; ++w) done(step.first + w);
+            for (Value result = step.result; result < step.result + results_of(step); ++result)
+                if (!values_[result].uses) drop(result);
+        }
+        to_.call(reinterpret_cast<const void*>(target_.run_piece), piece.get());
+        pieces_.push_back(std::move(piece));
+    }
+
+    static std::uint32_t results_of(const Step& step) { return is_paired(step.kernel) ? 2 : 1; }
+
+    static constexpr std::size_t most_called = 64;
     /// Uses from one to the next that are worth a register.
     static constexpr std::uint32_t soon = 48;
 
@@ -363,23 +430,39 @@ class Assembly {
     std::uint64_t free_;                ///< registers, as bits
     std::uint32_t slots_ = 0, sign_ = none;
     std::vector<std::uint32_t> vacant_;  ///< slots
+    std::vector<std::unique_ptr<Piece>> pieces_;
 };
 
 }  // namespace
 
-bool can_assemble(std::uint32_t kernel) {
+bool is_arithmetic(std::uint32_t kernel) {
     for (Op op : {Op::sumdot, Op::sub, Op::div, Op::square, Op::sqrt, Op::neg})
         if (is_op(kernel, op)) return true;
     return kernel >= kernel_sub_product && kernel != kernel_sumdot_small;
+}
+
+bool can_be_called(std::uint32_t kernel) {
+    if (is_paired(kernel)) return true;
+    for (Op op : {Op::where, Op::prod, Op::max, Op::min, Op::logsumexp})
+        if (is_op(kernel, op)) return true;
+    const auto ops = elementwise_ops();
+    return std::any_of(ops.begin(), ops.end(), [=](Op op) { return is_op(kernel, op); });
 }
 
 std::optional<Assembled> assemble(const Code& code, std::span<const Run> runs,
                                   std::span<const std::uint32_t> recorded, const Target& target,
                                   std::size_t most_bytes) {
     const Steps steps = decode(code, runs, recorded);
+    if (steps.uses.size() > most_bytes / 4) return {};  // it would not fit
     Assembly assembly(steps, target, most_bytes);
     if (!assembly.run()) return {};
     Assembled out = assembly.finish(code);
+    for (const auto& piece : out.pieces) {
+        piece->code = {};
+        piece->code.begin = piece->words.data();
+        piece->code.end = piece->words.data() + piece->words.size();
+        piece->code.wide = true;
+    }
     if (!out.code) return {};
     return out;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,12 +13,21 @@
 
 namespace tapegrad {
 
-/// Whether a kernel is plain arithmetic, which is all that machine code is made for.
-bool can_assemble(std::uint32_t kernel);
+/// Whether a kernel is plain arithmetic, which becomes machine code.
+bool is_arithmetic(std::uint32_t kernel);
+/// Whether a kernel can be called by machine code: it has its operands and results one by one.
+bool can_be_called(std::uint32_t kernel);
+
+/// Some instructions that machine code calls a kernel for, as a stream of their own.
+struct Piece {
+    std::vector<std::uint32_t> words;
+    Code code;
+};
 
 /// Machine code and the slots it works in.
 struct Assembled {
     Executable code;
+    std::vector<std::unique_ptr<Piece>> pieces;
     std::uint32_t slots = 0;
     std::vector<SlotValue> constants;
     std::vector<std::uint32_t> inputs, outputs;  ///< as in Code
@@ -28,6 +38,7 @@ struct Target {
     Shape shape;
     bool is_double;
     std::uint32_t slot_bytes;
+    void (*run_piece)(void* slots, const Piece& piece);  ///< over all lanes of a slot
 
     std::uint32_t vector_bytes() const {
         if (shape == Shape::scalar) return slot_bytes;
@@ -35,9 +46,9 @@ struct Target {
     }
 };
 
-/// Assembles a stream that has nothing but kernels that can be, `runs` being its runs and
-/// recorded[k] the place of its k-th instruction in the order of the graph. None where the code
-/// would be longer than `most_bytes`, or where the system does not execute it.
+/// Assembles a stream of arithmetic and kernels that can be called, as decode() reads it. None
+/// where the code would be longer than `most_bytes`, where the system does not execute it, and
+/// where kernels are to be called for slots of more than one vector.
 std::optional<Assembled> assemble(const Code& code, std::span<const Run> runs,
                                   std::span<const std::uint32_t> recorded, const Target& target,
                                   std::size_t most_bytes);

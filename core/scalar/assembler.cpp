@@ -7,10 +7,10 @@
 namespace tapegrad {
 namespace {
 
-/// Base registers in the order of what they are next to: those a called function need not keep. The
-/// first one comes with the address of the slots.
-constexpr int bases[] = {7 /* rdi */, 6 /* rsi */, 2 /* rdx */, 1 /* rcx */, 0 /* rax */,
-                         8,           9,           10,          11};
+/// Base registers, those that a function need not keep: rdi, rsi, rdx, rcx, rax, r8 to r11. The
+/// address of the slots itself is in rbx.
+constexpr int bases[] = {7, 6, 2, 1, 0, 8, 9, 10, 11};
+constexpr unsigned rbx = 3;
 constexpr std::int32_t base_count = sizeof(bases) / sizeof(bases[0]);
 
 /// Bytes that a displacement of one counts.
@@ -23,6 +23,7 @@ constexpr unsigned without(int number, int bit) { return ~(number >> bit) & 1u; 
 
 Assembler::Assembler(Shape shape, bool is_double) : shape_(shape), is_double_(is_double) {
     make_room();
+    for (unsigned value : {0x53u, 0x48u, 0x89u, 0xfbu}) byte(value);  // push rbx; mov rbx, rdi
     set_bases();
 }
 
@@ -33,12 +34,12 @@ void Assembler::make_room() {
 }
 
 void Assembler::set_bases() {
-    // Base k stands in the middle of the 256 units that it serves: lea base, [rdi + displacement].
-    for (std::int32_t k = base_count; k-- > 0;) {
+    // Base k stands in the middle of the 256 units that it serves: lea base, [rbx + displacement].
+    for (std::int32_t k = 0; k < base_count; ++k) {
         const int base = bases[k];
         byte(base < 8 ? 0x48 : 0x4c);
         byte(0x8d);
-        byte(0x80u | static_cast<unsigned>(base & 7) << 3 | 7u);
+        byte(0x80u | static_cast<unsigned>(base & 7) << 3 | rbx);
         four_bytes((128 + 256 * k) * unit(shape_));
     }
 }
@@ -84,7 +85,23 @@ void Assembler::arithmetic_at(Arithmetic operation, int to, int a, std::uint32_t
 
 void Assembler::leave() {
     make_room();
-    for (unsigned value : {0xc5u, 0xf8u, 0x77u, 0xc3u}) byte(value);  // vzeroupper, ret
+    for (unsigned value : {0xc5u, 0xf8u, 0x77u, 0x5bu, 0xc3u}) byte(value);  // vzeroupper, pop, ret
+}
+
+void Assembler::call(const void* function, const void* argument) {
+    make_room();
+    for (unsigned value : {0x48u, 0x89u, 0xdfu, 0x48u, 0xbeu})
+        byte(value);  // mov rdi, rbx; mov rsi
+    eight_bytes(argument);
+    for (unsigned value : {0x48u, 0xb8u}) byte(value);  // mov rax
+    eight_bytes(function);
+    for (unsigned value : {0xffu, 0xd0u}) byte(value);  // call rax
+    set_bases();
+}
+
+void Assembler::eight_bytes(const void* pointer) {
+    std::memcpy(code_.data() + length_, &pointer, sizeof(pointer));
+    length_ += sizeof(pointer);
 }
 
 void Assembler::instruction(Prefix prefix, std::uint8_t opcode, int reg, int second,

@@ -40,6 +40,8 @@ class Assembler {
     void copy(int to, int from);
     void arithmetic(Arithmetic operation, int to, int a, int b);
     void arithmetic_at(Arithmetic operation, int to, int a, std::uint32_t place);
+    /// Calls function(slots, argument), which keeps no vector register.
+    void call(const void* function, const void* argument);
     /// Ends the function.
     void leave();
 
@@ -59,6 +61,7 @@ class Assembler {
     void begin_evex(Prefix prefix, int reg, int second, const Operand& operand);
     void address(int reg, const Operand& operand);
     void set_bases();
+    void eight_bytes(const void* pointer);
     void byte(unsigned value) { code_[length_++] = static_cast<std::uint8_t>(value); }
     void make_room();
     void four_bytes(std::int32_t value);

@@ -207,6 +207,10 @@ std::uint32_t traits_in_run(const Lowered& lowered, std::span<const std::uint32_
     return traits;
 }
 
+/// Instructions for each one that machine code has to leave to a kernel: with fewer of them, runs
+/// of kernels are faster.
+constexpr std::size_t instructions_per_function = 20;
+
 }  // namespace
 
 std::shared_ptr<const Program> Program::compile(const Graph& graph, std::span<const NodeId> outputs,
@@ -304,6 +308,7 @@ std::shared_ptr<const Program> Program::assembled(const Target& target,
     if (!made) return nullptr;
     std::shared_ptr<Program> program(new Program());
     program->executable_ = std::move(made->code);
+    program->pieces_ = std::move(made->pieces);
     program->constants_ = std::move(made->constants);
     program->inputs_ = std::move(made->inputs);
     program->outputs_ = std::move(made->outputs);
@@ -417,9 +422,12 @@ void Program::encode(const Lowered& lowered, const Schedule& schedule, const Slo
 
 /// Machine code is made later, if at all, and wants the order of the graph.
 void Program::keep_order(const Lowered& lowered, const Schedule& schedule) {
-    const auto plain = [](const Instruction& i) { return can_assemble(i.kernel); };
-    if (!guards_.empty() ||
-        !std::all_of(lowered.instructions.begin(), lowered.instructions.end(), plain))
+    for (const Instruction& i : lowered.instructions) {
+        if (is_arithmetic(i.kernel)) continue;
+        if (!can_be_called(i.kernel)) return;
+        ++functions_;
+    }
+    if (!guards_.empty() || functions_ * instructions_per_function > lowered.instructions.size())
         return;
     std::vector<std::uint32_t> place(schedule.base.size());
     for (std::uint32_t p = 0; p < place.size(); ++p) place[schedule.base[p]] = p;

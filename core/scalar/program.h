@@ -70,10 +70,11 @@ class Program {
     /// lanes. None for programs with loops, guards or functions from outside, and for those with
     /// more slots than 16 bits count.
     std::shared_ptr<const Program> pinned(const std::vector<char>& shared) const;
-    /// Whether machine code can be made of it.
+    /// Whether machine code is worth making of it: most of it is plain arithmetic.
     bool is_plain() const { return !recorded_.empty(); }
-    /// The same program as machine code. None where it has more than plain arithmetic, or where
-    /// the code would be longer than `most_bytes`.
+    /// Instructions that are not, and are left to kernels.
+    std::uint32_t functions() const { return functions_; }
+    /// The same program as machine code, or none (assemble.h).
     std::shared_ptr<const Program> assembled(const Target& target, std::size_t most_bytes) const;
     /// Of a pinned program.
     const Lifetimes& lifetimes() const { return lifetimes_; }
@@ -121,7 +122,9 @@ class Program {
     std::vector<std::uint16_t> narrow_;    ///< the stream, if 16 bits do
     std::vector<std::uint32_t> words_;     ///< else
     std::vector<std::uint32_t> recorded_;  ///< per instruction its place before runs were made
-    Executable executable_;                ///< of an assembled program, instead of a stream
+    std::uint32_t functions_ = 0;
+    Executable executable_;  ///< of an assembled program, instead of a stream
+    std::vector<std::unique_ptr<Piece>> pieces_;
     std::vector<SlotValue> constants_;
     std::vector<std::uint32_t> inputs_, outputs_;
     std::vector<LoopCode> loops_;

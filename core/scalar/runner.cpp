@@ -40,6 +40,16 @@ bool may_assemble() {
     return !wanted || std::string(wanted) != "0";
 }
 
+template <class T>
+void run_point_piece(void* slots, const Piece& piece) {
+    kernels<T>().run_single(piece.code, static_cast<T*>(slots));
+}
+
+template <class T>
+void run_row_piece(void* slots, const Piece& piece) {
+    kernels<T>().run_lanes(piece.code, static_cast<T*>(slots), static_cast<int>(least_width<T>));
+}
+
 }  // namespace
 
 template <class T>
@@ -79,6 +89,7 @@ Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(p
     // Machine code keeps values in registers; its slots are wide where that takes little of the
     // first-level cache, since lanes then cost less to fill.
     row_lanes_ = static_cast<int>(least_width<T>);
+    if (program_->functions()) return;  // kernels are called for whole slots
     while (row_lanes_ < max_width &&
            sizeof(T) * program_->total_slots() * static_cast<std::size_t>(row_lanes_) * 2 <=
                round_bytes)
@@ -129,7 +140,8 @@ void Runner<T>::make(Machine& machine, int lanes) const {
     if (!may_assemble() || (name != "avx512" && name != "avx2")) return;
     const Shape shape = lanes == 1 ? Shape::scalar : name == "avx512" ? Shape::whole : Shape::half;
     const Target target{shape, sizeof(T) == sizeof(double),
-                        static_cast<std::uint32_t>(sizeof(T)) * static_cast<std::uint32_t>(lanes)};
+                        static_cast<std::uint32_t>(sizeof(T)) * static_cast<std::uint32_t>(lanes),
+                        lanes == 1 ? run_point_piece<T> : run_row_piece<T>};
     auto program = program_->assembled(target, most_code);
     if (!program) return;
     machine.runner = std::make_unique<Runner>(std::move(program));

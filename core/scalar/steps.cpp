@@ -7,11 +7,6 @@
 namespace tapegrad {
 namespace {
 
-/// An instruction of the stream, with n and m of a long sum.
-struct Recorded : Step {
-    std::uint32_t n, m;
-};
-
 constexpr std::uint32_t small_sum(std::uint32_t plain, std::uint32_t pairs) {
     return kernel_sumdot_small + plain * (small_terms + 1) + pairs;
 }
@@ -20,14 +15,14 @@ constexpr std::uint32_t small_sum(std::uint32_t plain, std::uint32_t pairs) {
 /// taken. Steps of one place are in their order.
 class Spread {
    public:
-    Spread(Value values, const std::vector<Recorded>& from, const std::vector<Value>& operands)
+    Spread(Value values, const std::vector<Step>& from, const std::vector<Value>& operands)
         : values(values), from_(from), from_operands_(operands), made_(values, 0) {}
 
     void look_at(std::uint32_t i) {
-        const Recorded& step = from_[i];
+        const Step& step = from_[i];
         const Value* operand = from_operands_.data() + step.first;
         if (!is_op(step.kernel, Op::sumdot)) {
-            push(step.kernel, {operand, step.words}, i, step.result);
+            push(step, {operand, step.words}, i);
             return;
         }
         Value quarters[4];
@@ -36,7 +31,7 @@ class Spread {
             quarters[k] = quarter(step, operand, k);
             latest = std::max(latest, made_[quarters[k]]);
         }
-        push(small_sum(4, 0), quarters, latest, step.result);
+        push({small_sum(4, 0), 0, 0, 0, 0, step.result}, quarters, latest);
     }
 
     Value values;
@@ -46,7 +41,7 @@ class Spread {
 
    private:
     /// Terms k, k + 4, ... of either kind, in the order of instructions.h.
-    Value quarter(const Recorded& step, const Value* operand, std::uint32_t k) {
+    Value quarter(const Step& step, const Value* operand, std::uint32_t k) {
         const Value* pairs = operand + step.n;
         Value sum = none;
         const auto add_plain = [&] {
@@ -73,20 +68,21 @@ class Spread {
         std::uint32_t latest = 0;
         for (Value word : words) latest = std::max(latest, made_[word]);
         made_.push_back(0);
-        push(kernel, {words.begin(), words.size()}, latest, values);
+        push({kernel, 0, 0, 0, 0, values}, {words.begin(), words.size()}, latest);
         return values++;
     }
 
-    void push(std::uint32_t kernel, std::span<const Value> words, std::uint32_t place,
-              Value result) {
-        made_[result] = place;
-        steps.push_back({kernel, static_cast<std::uint32_t>(operands.size()),
-                         static_cast<std::uint32_t>(words.size()), result});
+    void push(Step step, std::span<const Value> words, std::uint32_t place) {
+        made_[step.result] = place;
+        if (is_paired(step.kernel)) made_[step.result + 1] = place;
+        step.first = static_cast<std::uint32_t>(operands.size());
+        step.words = static_cast<std::uint32_t>(words.size());
+        steps.push_back(step);
         places.push_back(place);
         operands.insert(operands.end(), words.begin(), words.end());
     }
 
-    const std::vector<Recorded>& from_;
+    const std::vector<Step>& from_;
     const std::vector<Value>& from_operands_;
     std::vector<std::uint32_t> made_;  ///< per value, the place of its step
 };
@@ -121,11 +117,15 @@ class Decoder {
         std::size_t at = 0, k = 0;
         for (const Run& run : runs) {
             at += run.header;
-            const std::uint32_t words = record_words(run, code_) - 1;
-            for (std::uint32_t i = 0; i < run.count; ++i, ++k, at += words + 1) {
+            const std::uint32_t results = is_paired(run.kernel) ? 2 : 1;
+            const std::uint32_t words = record_words(run, code_) - results;
+            for (std::uint32_t i = 0; i < run.count; ++i, ++k, at += results + words) {
                 const auto first = static_cast<std::uint32_t>(operands_.size());
-                for (std::uint32_t w = 1; w <= words; ++w) operands_.push_back(now_[word(at + w)]);
-                stream_[recorded[k]] = {{run.kernel, first, words, define(word(at))}, run.n, run.m};
+                for (std::uint32_t w = 0; w < words; ++w)
+                    operands_.push_back(now_[word(at + results + w)]);
+                const Value result = define(word(at));
+                if (results == 2) define(word(at + 1));
+                stream_[recorded[k]] = {run.kernel, run.n, run.m, first, words, result};
             }
         }
     }
@@ -152,7 +152,7 @@ class Decoder {
 
     const Code& code_;
     std::vector<Value> now_;  ///< per slot
-    std::vector<Recorded> stream_;
+    std::vector<Step> stream_;
     std::vector<Value> operands_;
     Steps out_;
 };

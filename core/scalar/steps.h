@@ -16,9 +16,10 @@ constexpr std::uint32_t none = 0xffffffff;
 /// What a step computes, an input or a constant.
 using Value = std::uint32_t;
 
-/// A kernel of plain arithmetic; its operands are uses [first, first + words).
+/// An instruction; its operands are uses [first, first + words), its results the values `result`
+/// and, of kernels with two, the next one.
 struct Step {
-    std::uint32_t kernel;
+    std::uint32_t kernel, n, m;  ///< n and m of kernels with any number of operands
     std::uint32_t first, words;
     Value result;
 };
@@ -32,6 +33,11 @@ struct Steps {
 
 constexpr bool is_op(std::uint32_t kernel, Op op) {
     return kernel == static_cast<std::uint32_t>(op);
+}
+
+/// Whether a kernel gives two results.
+constexpr bool is_paired(std::uint32_t kernel) {
+    return kernel == kernel_softplus_sigmoid || kernel == kernel_sincos;
 }
 
 /// The steps of a stream, `runs` being its runs and recorded[k] the place of its k-th instruction
