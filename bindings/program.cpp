@@ -386,6 +386,15 @@ void bind_program(nb::module_& m) {
                      "False, threads: int | None = None) -> list[typing.Any]"),
              "The program over columns: per input an array, of any stride, or a number shared by "
              "all rows; per output an array, or its sum over the rows.")
+        .def(
+            "make_machine_code",
+            [](const Compiled& c, std::size_t points, std::size_t rows) {
+                Unlocked unlocked(true);
+                std::visit([&](const auto& runner) { runner->prepare(points, rows); }, c.runner);
+            },
+            nb::arg("points"), nb::arg("rows"),
+            nb::sig("def make_machine_code(self, points: int, rows: int) -> None"),
+            "What prepare() does.")
         .def("measure_kernels", &profile_program, nb::arg("x"), nb::arg("repeats"),
              nb::sig("def measure_kernels(self, x: numpy.typing.ArrayLike, repeats: int) -> "
                      "tuple[list[tuple[str, int, int, float]], float, int]"),

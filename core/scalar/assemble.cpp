@@ -6,11 +6,32 @@
 #include "assemble.h"
 
 #include <algorithm>
+#include <array>
 
 #include "steps.h"
 
 namespace tapegrad {
 namespace {
+
+/// What is made of a kernel.
+enum class Kind : std::uint8_t { none, arithmetic, function };
+
+constexpr auto kernel_kinds = [] {
+    std::array<Kind, kernel_count> kinds{};
+    const auto set = [&](Op op, Kind kind) { kinds[static_cast<std::size_t>(op)] = kind; };
+#define OP1(name, ...) set(Op::name, Kind::function);
+#define OP2(name, ...) set(Op::name, Kind::function);
+#include "ops.def"
+#undef OP1
+#undef OP2
+    for (Op op : {Op::where, Op::prod, Op::max, Op::min, Op::logsumexp}) set(op, Kind::function);
+    for (Op op : {Op::sumdot, Op::sub, Op::div, Op::square, Op::sqrt, Op::neg})
+        set(op, Kind::arithmetic);
+    for (std::size_t kernel = op_count; kernel < kernel_count; ++kernel)
+        kinds[kernel] = kernel < kernel_sub_product ? Kind::function : Kind::arithmetic;
+    kinds[kernel_sumdot_small] = Kind::none;  // a sum of nothing
+    return kinds;
+}();
 
 /// Part of a sum that is not in memory yet: a register of its own, or an operand as it lies.
 struct Part {
@@ -196,7 +217,7 @@ class Assembly {
         return at;
     }
 
-    /// to = at (operation) operand, in the register `at`, which is taken.
+    /// at = at (operation) operand, `at` being a register that is taken.
     void apply(Arithmetic operation, int at, std::uint32_t use) {
         fetch_if_soon(use);
         if (in_register(use))
@@ -370,10 +391,9 @@ class Assembly {
         const auto belongs = [&](const Step& step) {
             const Step& first = steps[begin];
             if (step.kernel != first.kernel || step.n != first.n || step.m != first.m) return false;
-            // Results of a run have the numbers from that of its first step on, or later ones.
             for (std::uint32_t w = 0; w < step.words; ++w)
-                for (std::size_t i = begin; i < steps.size() && &steps[i] != &step; ++i)
-                    if (value_of(step.first + w) - steps[i].result < 2) return false;
+                for (const Step* made = &first; made != &step; ++made)
+                    if (value_of(step.first + w) - made->result < results_of(*made)) return false;
             return true;
         };
         std::size_t end = begin + 1;
@@ -435,19 +455,8 @@ class Assembly {
 
 }  // namespace
 
-bool is_arithmetic(std::uint32_t kernel) {
-    for (Op op : {Op::sumdot, Op::sub, Op::div, Op::square, Op::sqrt, Op::neg})
-        if (is_op(kernel, op)) return true;
-    return kernel >= kernel_sub_product && kernel != kernel_sumdot_small;
-}
-
-bool can_be_called(std::uint32_t kernel) {
-    if (is_paired(kernel)) return true;
-    for (Op op : {Op::where, Op::prod, Op::max, Op::min, Op::logsumexp})
-        if (is_op(kernel, op)) return true;
-    const auto ops = elementwise_ops();
-    return std::any_of(ops.begin(), ops.end(), [=](Op op) { return is_op(kernel, op); });
-}
+bool is_arithmetic(std::uint32_t kernel) { return kernel_kinds[kernel] == Kind::arithmetic; }
+bool can_be_called(std::uint32_t kernel) { return kernel_kinds[kernel] == Kind::function; }
 
 std::optional<Assembled> assemble(const Code& code, std::span<const Run> runs,
                                   std::span<const std::uint32_t> recorded, const Target& target,

@@ -93,6 +93,11 @@ class Runner {
     /// machine code, which is made once so many were evaluated that it pays. It takes that many
     /// lanes and no others.
     const Runner& in_lanes(int lanes, std::size_t count) const;
+    /// Makes machine code for so many points and rows to come, if they are worth it.
+    void prepare(std::size_t points, std::size_t rows) const {
+        if (points) in_lanes(1, points);
+        if (rows) in_lanes(row_lanes_, rows);
+    }
     /// Bytes of the machine code that was made for rows, and for one point at a time.
     std::size_t row_code_bytes() const { return code_bytes(row_lanes_); }
     std::size_t point_code_bytes() const { return code_bytes(1); }

@@ -261,3 +261,21 @@ def test_it_can_be_forbidden() -> None:
         check=True,
     )
     assert done.stdout == "0\n"
+
+
+def test_it_is_made_at_once_for_those_who_ask() -> None:
+    if tg.isa() not in ASSEMBLED:
+        pytest.skip("machine code is made for AVX2 and AVX-512")
+    x = tg.Graph().inputs(2)
+    program = tg.compile(x[0] * x[1], wrt=x)
+    program.prepare(points=10, rows=10)  # not worth it
+    assert not program.stats["row_code_bytes"]
+    assert not program.stats["point_code_bytes"]
+    program.prepare(rows=10_000)
+    assert program.stats["row_code_bytes"]
+    program.prepare(points=10_000)
+    assert program.stats["point_code_bytes"]
+    with pytest.raises(tg.OptionError, match="prepare: expected rows of at least 0, got -1"):
+        program.prepare(rows=-1)
+    with pytest.raises(tg.OptionError, match="prepare: expected points to be an integer"):
+        program.prepare(points=1.5)  # type: ignore[arg-type]

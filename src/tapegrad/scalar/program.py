@@ -242,6 +242,29 @@ class Program(_core.Program):
         """
         return profile(self, x)
 
+    def prepare(self, *, points: int = 0, rows: int = 0) -> None:
+        """Make machine code at once, where so many evaluations to come are worth it.
+
+        Otherwise it is made by and by: after 200 single points, or 1,000 rows of batches. Nothing
+        but time depends on it. Programs that are not mostly plain arithmetic have none.
+
+        Args:
+            points: Calls of the program that will come.
+            rows: Rows of batches that will come.
+
+        Example:
+            >>> import tapegrad as tg
+            >>> g = tg.Graph()
+            >>> x = g.inputs(2)
+            >>> program = tg.compile(x[0] * x[1], wrt=x)
+            >>> program.prepare(rows=10_000)
+
+        """
+        self.make_machine_code(
+            whole("prepare: expected points", points, 0),
+            whole("prepare: expected rows", rows, 0),
+        )
+
     def explain(self) -> str:
         """Describe what was compiled: nodes, instructions, runs, slots, bytes, time of each pass.
 
