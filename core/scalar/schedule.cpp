@@ -81,7 +81,8 @@ class Scheduler {
             base_ = std::move(local);
             region_size_ = local_region_size();
         }
-        region_.resize(count_);
+        region_.resize(count_ + 1);
+        region_[count_] = none;
         for (std::uint32_t p = 0; p < count_; ++p) region_[base_[p]] = p / region_size_;
     }
 
@@ -169,26 +170,32 @@ class Scheduler {
 
     /// Users within the region of each instruction, and how many of its operands are made there.
     void link_consumers() {
+        struct Link {
+            std::uint32_t from, user;
+        };
+        std::vector<Link> links(lowered_.operands.size());
+        std::size_t found = 0;
         consumers_from_.assign(count_ + 1, 0);
         waiting_.assign(count_, 0);
-        each_link([&](std::uint32_t from, std::uint32_t user) {
-            ++consumers_from_[from + 1];
-            ++waiting_[user];
-        });
+        for (std::uint32_t i = 0; i < count_; ++i)
+            for (ValueId operand : operands(i)) {
+                // Without branches: whether an operand is made nearby is hard to foresee.
+                const std::uint32_t from = producer_[operand];
+                links[found] = {from, i};
+                const bool near = region_of(from) == region_[i];
+                found += near;
+                waiting_[i] += near;
+            }
+        links.resize(found);
+        for (const Link& link : links) ++consumers_from_[link.from + 1];
         std::partial_sum(consumers_from_.begin(), consumers_from_.end(), consumers_from_.begin());
-        consumers_.resize(consumers_from_[count_]);
+        consumers_.resize(found);
         std::vector<std::uint32_t> fill(consumers_from_.begin(), consumers_from_.end() - 1);
-        each_link([&](std::uint32_t from, std::uint32_t user) { consumers_[fill[from]++] = user; });
+        for (const Link& link : links) consumers_[fill[link.from]++] = link.user;
     }
 
-    template <class Body>
-    void each_link(Body body) const {
-        for (std::uint32_t i = 0; i < count_; ++i)
-            for (ValueId operand : operands(i))
-                if (const std::uint32_t from = producer_[operand];
-                    from != none && region_[from] == region_[i])
-                    body(from, i);
-    }
+    /// None for inputs and constants, which no instruction makes.
+    std::uint32_t region_of(std::uint32_t i) const { return region_[i == none ? count_ : i]; }
 
     void group(std::uint32_t low, std::uint32_t high) {
         for (std::uint32_t p = low; p < high; ++p) {
