@@ -303,6 +303,32 @@ def test_modes_end_with_errors_and_belong_to_a_thread() -> None:
     assert seen == [True]
 
 
+@pytest.mark.parametrize("mode", [tt.no_grad, tt.inference_mode])
+def test_threads_share_a_function_within_a_mode(mode: Any) -> None:
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+
+    def waiting(enters: threading.Event, leaves: threading.Event) -> None:
+        enters.set()
+        assert leaves.wait(10)
+
+    function = mode()(waiting)
+
+    def recorded() -> bool:
+        function(first_is_in, second_is_in)
+        first_is_out.set()
+        return tt.is_grad_enabled()
+
+    def unrecorded() -> bool:
+        with tt.no_grad():
+            assert first_is_in.wait(10)
+            function(second_is_in, first_is_out)
+            return tt.is_grad_enabled()
+
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(each) for each in (recorded, unrecorded)]
+        assert [each.result() for each in calls] == [True, False]
+
+
 def test_threads_walk_graphs_of_their_own() -> None:
     weight = tt.randn(32, 32, dtype="float64", generator=tt.Generator(1)).requires_grad_()
 
