@@ -14,7 +14,7 @@ import pytest
 import tapegrad as tg
 import tapegrad.tensors as tt
 from tapegrad import nn
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
@@ -154,6 +154,19 @@ def test_hooks_of_leaves_run_once_on_the_whole_gradient() -> None:
     x.register_hook(lambda g: seen.append(g.item()))
     (x * 2 + x * 3).sum().backward()
     assert seen == [5.0]
+
+
+def test_gradients_of_another_device_are_refused() -> None:
+    for kept in (False, True):
+        x = tt.ones(2, requires_grad=True)
+        y = x * 2
+        (y if kept else x).register_hook(lambda g: g.to("reference"))
+        with pytest.raises(DeviceError, match="of device cpu, got one of reference"):
+            y.sum().backward()
+        assert x.grad is None
+    y = tt.ones(2, requires_grad=True) * 2
+    with pytest.raises(DeviceError, match="weights of cpu, got reference"):
+        y.backward(tt.ones(2, device="reference"))
 
 
 def test_hooks_on_results_that_are_kept() -> None:

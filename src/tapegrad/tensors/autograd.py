@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tapegrad import _core
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -537,4 +537,9 @@ def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:
         raise ShapeError(f"{what}: expected weights of shape {tensor.shape}, got {weight.shape}")
     if not weight.dtype.is_floating_point:
         raise DTypeError(f"{what}: expected floating point weights, got {weight.dtype}")
+    if weight._device is not tensor._device:
+        raise DeviceError(
+            f"{what}: expected weights of {tensor._device.name}, got {weight._device.name}; move "
+            f"them with .to({tensor._device.name!r})"
+        )
     return weight
