@@ -204,7 +204,10 @@ PyArrayObject* result_array(const char* op, PyObject* given, const Extent& exten
         raise("ShapeError", std::string(op) + ": the result does not fit into shape " +
                                 shape_text(array) + "; in place, operands cannot make it larger");
     if (!PyArray_ISWRITEABLE(array))
-        raise("ShapeError", std::string(op) + ": the array for the result is read-only");
+        raise("ShapeError",
+              std::string(op) +
+                  ": the memory of the result cannot be written: it is that of an expanded view, "
+                  "or of an array that is read-only; use x.clone()");
     return array;
 }
 

@@ -111,6 +111,13 @@ void check_hooked(PyObject* before, PyObject* changed) {
     if (!has_dtype(changed, dtype.ptr()))
         raise("DTypeError", what + "a gradient of " + text(dtype) + ", got " +
                                 text(get(tensor_of(changed)->array, name)));
+    if (tensor_of(changed)->device != tensor_of(before)->device) {
+        const auto place = [](PyObject* tensor) {
+            return nb::cast<std::string>(nb::handle(tensor_of(tensor)->device).attr("name"));
+        };
+        raise("DeviceError", what + "a gradient of device " + place(before) + ", got one of " +
+                                 place(changed) + "; move it with .to('" + place(before) + "')");
+    }
 }
 
 /// Hooks in their order; a copy, since they may remove themselves.

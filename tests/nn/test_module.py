@@ -430,3 +430,13 @@ def test_what_is_assigned_anew_keeps_its_place() -> None:
     assert [name for name, _ in owner.named_children()] == ["a", "b"]
     owner.a = nn.Parameter(ones(1))  # of another kind: among the parameters
     assert [name for name, _ in owner.named_parameters()] == ["a", "b.weight", "b.bias"]
+
+
+def test_a_module_that_is_there_already_stays_as_it_is() -> None:
+    layer = nn.Linear(2, 2)
+    loss = layer(ones(1, 2, requires_grad=True)).sum()
+    layer.float().cpu().to("cpu", dtype=float32)
+    loss.backward()
+    gradient = layer.weight.grad
+    assert gradient is not None and gradient.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert layer.float().weight.grad is gradient

@@ -14,7 +14,7 @@ from tapegrad import nn, optim
 from tapegrad.errors import DTypeError, OptionError, StateError
 from tapegrad.tensors import Tensor, ones, tensor
 from tests.oracles.torch import Torch, assert_equal, tapegrad
-from tests.oracles.training import optimise, rates
+from tests.oracles.training import optimise, rates, resumed_rates
 
 OPTIMISERS = [
     "optim.SGD(model.parameters(), lr=0.1)",
@@ -74,6 +74,13 @@ def test_steps_that_are_recorded_are_refused(option: str) -> None:
 @pytest.mark.parametrize("build", SCHEDULES)
 def test_schedule_is_pytorchs(torch: Torch, build: str) -> None:
     assert_equal(rates(tapegrad(), build, 20), torch(rates, build, 20), 1e-12)
+
+
+@pytest.mark.parametrize("before", [1, 4, 9])
+@pytest.mark.parametrize("build", SCHEDULES[:9])
+def test_schedule_that_goes_on_is_pytorchs(torch: Torch, build: str, before: int) -> None:
+    ours, theirs = resumed_rates(tapegrad(), build, before), torch(resumed_rates, build, before)
+    assert_equal(ours, theirs, 1e-12)
 
 
 #: Schedules that begin with the rates at first, which groups that come later do not have.

@@ -119,6 +119,26 @@ def rates(lib: Any, build: str, epochs: int, late: int = -1) -> Any:
     return found
 
 
+def resumed_rates(lib: Any, build: str, before: int) -> Any:
+    """Return the learning rates of a schedule that goes on by `last_epoch` after some epochs."""
+    weight = lib.tt.ones(1, requires_grad=True)
+    names = {"S": lib.optim.lr_scheduler, "opt": lib.optim.SGD([weight], lr=0.5)}
+    schedule = eval(build, names)
+    for _ in range(before):
+        names["opt"].step()
+        schedule.step()
+    state = names["opt"].state_dict()
+    names["opt"] = lib.optim.SGD([weight], lr=0.1)
+    names["opt"].load_state_dict(state)
+    schedule = eval(f"{build[:-1]}, last_epoch={before - 1})", names)
+    found = [schedule.get_last_lr()]
+    for _ in range(8):
+        names["opt"].step()
+        schedule.step()
+        found.append(schedule.get_last_lr())
+    return found
+
+
 def filled(lib: Any, model: Any, seed: int) -> Any:
     """Give all parameters and buffers of a model numbers that depend on seed and order alone."""
     random = np.random.default_rng(seed)

@@ -99,6 +99,17 @@ def shares(lib: Any, texts: list[str]) -> list[bool]:
     return found
 
 
+def same_tensor(lib: Any, texts: list[str]) -> list[bool]:
+    """Tell which results are the tensor that they are made of, and no other."""
+    found = []
+    for text in texts:
+        x = lib.tt.ones(3)
+        one = x[0]
+        y = eval(text, {"x": x, "one": one, "tt": lib.tt})
+        found.append(y is x or y is one)
+    return found
+
+
 #: Functions of several operands, with the shapes of these.
 FUNCTIONS: dict[str, Any] = {
     "matmul": (lambda lib, a, b: a @ b, (3, 4), (4, 2)),

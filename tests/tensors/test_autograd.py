@@ -14,7 +14,7 @@ import pytest
 import tapegrad as tg
 import tapegrad.tensors as tt
 from tapegrad import nn
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
 from tests.tensors.cases import DEVICES
 
 
@@ -154,6 +154,19 @@ def test_hooks_of_leaves_run_once_on_the_whole_gradient() -> None:
     x.register_hook(lambda g: seen.append(g.item()))
     (x * 2 + x * 3).sum().backward()
     assert seen == [5.0]
+
+
+def test_gradients_of_another_device_are_refused() -> None:
+    for kept in (False, True):
+        x = tt.ones(2, requires_grad=True)
+        y = x * 2
+        (y if kept else x).register_hook(lambda g: g.to("reference"))
+        with pytest.raises(DeviceError, match="of device cpu, got one of reference"):
+            y.sum().backward()
+        assert x.grad is None
+    y = tt.ones(2, requires_grad=True) * 2
+    with pytest.raises(DeviceError, match="weights of cpu, got reference"):
+        y.backward(tt.ones(2, device="reference"))
 
 
 def test_hooks_on_results_that_are_kept() -> None:
@@ -301,6 +314,32 @@ def test_modes_end_with_errors_and_belong_to_a_thread() -> None:
         thread.start()
         thread.join()
     assert seen == [True]
+
+
+@pytest.mark.parametrize("mode", [tt.no_grad, tt.inference_mode])
+def test_threads_share_a_function_within_a_mode(mode: Any) -> None:
+    first_is_in, second_is_in, first_is_out = (threading.Event() for _ in range(3))
+
+    def waiting(enters: threading.Event, leaves: threading.Event) -> None:
+        enters.set()
+        assert leaves.wait(10)
+
+    function = mode()(waiting)
+
+    def recorded() -> bool:
+        function(first_is_in, second_is_in)
+        first_is_out.set()
+        return tt.is_grad_enabled()
+
+    def unrecorded() -> bool:
+        with tt.no_grad():
+            assert first_is_in.wait(10)
+            function(second_is_in, first_is_out)
+            return tt.is_grad_enabled()
+
+    with ThreadPoolExecutor(2) as pool:
+        calls = [pool.submit(each) for each in (recorded, unrecorded)]
+        assert [each.result() for each in calls] == [True, False]
 
 
 def test_threads_walk_graphs_of_their_own() -> None:

@@ -113,6 +113,8 @@ def test_whole_numbers_of_any_kind_name_dimensions_and_sizes(number: Any) -> Non
         (lambda x: x.expand(-1, 2, 3), ShapeError, "at least 0"),
         (lambda x: x.expand(4, 3), ShapeError, r"\(2, 3\) does not expand to \(4, 3\)"),
         (lambda x: x.flatten(1, 0), ShapeError, "start_dim before end_dim, got 1, 0"),
+        (lambda x: x.repeat_interleave(tt.tensor([2**62, 1]), 0), ShapeError, "memory|too big"),
+        (lambda x: tt.pad(x, (2**62, 1), mode="replicate"), ShapeError, "too big"),
         (lambda x: x[2**70], IndexError, "x"),
         (lambda x: x[0, 0, 0], IndexError, r"shape \(2, 3\)"),
         (lambda x: tt.zeros(2, -1), ShapeError, r"at least 0, got \(2, -1\)"),

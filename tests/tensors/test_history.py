@@ -22,6 +22,7 @@ from tests.tensors.history_calls import (
     VIEWS,
     changed,
     changed_later,
+    same_tensor,
     shares,
 )
 
@@ -273,6 +274,40 @@ def test_what_shares_memory_is_what_does_in_pytorch(torch: Torch) -> None:
     ours, theirs = shares(tapegrad(), MADE_OF_X), torch(shares, MADE_OF_X)
     found = list(zip(MADE_OF_X, ours, theirs, strict=True))
     assert not [text for text, our, their in found if our != their]
+
+
+#: Results of the shape of x, or of `one`, which has no dimensions.
+ALIKE = [
+    *("x.view(3)", "x.view_as(x)", "x.reshape(-1)", "x.reshape_as(x)", "x.squeeze()", "x.t()"),
+    *("x.squeeze(0)", "x.expand(3)", "x.expand_as(x)", "tt.broadcast_to(x, (3,))", "x.T", "x[:]"),
+    *("x.unflatten(0, (3,))", "x.transpose(0, 0)", "x.permute(0)", "x.movedim(0, 0)", "x[...]"),
+    *("x.flatten()", "x.contiguous()", "x.to(x.dtype)", "x.clone()", "x.detach()", "x.chunk(1)[0]"),
+    *("one.transpose(0, 0)", "one.squeeze()", "one.movedim((), ())"),
+]
+
+
+def test_what_is_the_same_tensor_is_so_in_pytorch(torch: Torch) -> None:
+    ours, theirs = same_tensor(tapegrad(), ALIKE), torch(same_tensor, ALIKE)
+    found = list(zip(ALIKE, ours, theirs, strict=True))
+    assert not [text for text, our, their in found if our != their]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_view_of_the_same_shape_has_hooks_of_its_own(device: str) -> None:
+    views: list[Any] = [lambda x: x.view_as(x), lambda x: x.reshape(2), lambda x: x.expand(2)]
+    for view in views:
+        leaf = tt.ones(2, device=device, requires_grad=True)
+        x = leaf * 1
+        seen = view(x)
+        gradients: list[Any] = []
+        seen.register_hook(lambda g, found=gradients: found.append(g.tolist()))
+        seen.retain_grad()
+        (seen.sum() + (10 * x).sum()).backward()
+        assert gradients == [[1.0, 1.0]] and seen.grad.tolist() == [1.0, 1.0]
+        assert x.grad is None and leaf.grad is not None and leaf.grad.tolist() == [11.0, 11.0]
+        plain = tt.ones(2, device=device)
+        view(plain).requires_grad_()
+        assert not plain.requires_grad
 
 
 # ---- what is saved ------------------------------------------------------------------------------

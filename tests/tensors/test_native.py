@@ -39,7 +39,7 @@ def test_numpy_computes_nothing(monkeypatch: pytest.MonkeyPatch, name: str, dtyp
         outs = case(operands)
         smooth = [(out, w) for out, w in zip(outs, weights, strict=True) if out.requires_grad]
         if smooth:
-            seeds = [guarded(w) for _, w in smooth]
+            seeds = [guarded(w).to(out.device) for out, w in smooth]
             tt.backward([out for out, _ in smooth], seeds)
 
 

@@ -427,8 +427,12 @@ class Module:
     def _apply(self, change: Callable[[Tensor], Tensor]) -> Self:
         """Put changed tensors in place of parameters' values, gradients and buffers."""
         for parameter in self.parameters():
+            before = parameter.data
+            after = change(before)
+            if after is before:  # what was recorded of it still holds
+                continue
             gradient, parameter.grad = parameter.grad, None
-            parameter._take(change(parameter.data))
+            parameter._take(after)
             if gradient is not None:
                 parameter.grad = change(gradient)
         for module in self.modules():

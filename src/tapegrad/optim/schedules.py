@@ -272,8 +272,8 @@ class LinearLR(LRScheduler):
         """Return a group's rate in this epoch."""
         if self.last_epoch == 0:
             return lr * self.start_factor
-        if self.last_epoch > self.total_iters:
-            return lr
+        if not self._begun or self.last_epoch > self.total_iters:
+            return lr  # what was loaded is the rate of this epoch
         return lr * self._factor(self.last_epoch) / self._factor(self.last_epoch - 1)
 
     def closed_form(self, lr: float, base: float, place: int) -> float:
@@ -316,10 +316,8 @@ class CosineAnnealingLR(LRScheduler):
 
     def rate(self, lr: float, base: float, place: int) -> float:
         """Return a group's rate in this epoch."""
-        if self.last_epoch == 0:
-            return lr
-        if not self._begun:
-            return self.closed_form(lr, base, place)
+        if self.last_epoch == 0 or not self._begun:
+            return lr  # what was loaded is the rate of this epoch
         before = self._height(self.last_epoch - 1)
         if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
             return lr + (base - self.eta_min) * self._height(self.last_epoch)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tapegrad import _core
-from tapegrad.errors import DTypeError, GradError, ShapeError
+from tapegrad.errors import DeviceError, DTypeError, GradError, ShapeError
 
 if TYPE_CHECKING:
     from tapegrad.tensors.methods import Tensor
@@ -68,8 +68,11 @@ class _Switch(ContextDecorator):
         return super().__call__(function)
 
     def _recreate_cm(self) -> Self:
-        """Return a switch for one call, or one step of a generator."""
-        return self
+        """Return a switch for one call, or one step of a generator.
+
+        It is a new one: threads that call a function at once go back to modes of their own.
+        """
+        return type(self)(self._enabled)
 
 
 def _resumed_within(
@@ -108,6 +111,9 @@ class _PlainSwitch(_Switch):
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         """Return a switch; or a function within one."""
         return object.__new__(cls) if function is None else cls()(function)
+
+    def _recreate_cm(self) -> Self:
+        return type(self)()
 
 
 class no_grad(_PlainSwitch):  # noqa: N801  PyTorch's name
@@ -163,6 +169,9 @@ class inference_mode(_Switch):  # noqa: N801
         MODE.enabled = self._enabled
         return self
 
+    def _recreate_cm(self) -> Self:
+        return type(self)(not self._enabled)
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
@@ -202,10 +211,6 @@ class set_grad_enabled(_Switch):  # noqa: N801
         """Return a function within this mode; the mode around is as it was."""
         MODE.enabled = self._at_first
         return super().__call__(function)
-
-    def _recreate_cm(self) -> Self:
-        """Return a switch for one call, whose mode it goes back to."""
-        return type(self)(self._enabled)
 
 
 def is_grad_enabled() -> bool:
@@ -532,4 +537,9 @@ def _first(tensor: Tensor, weight: Tensor | None, what: str) -> Tensor:
         raise ShapeError(f"{what}: expected weights of shape {tensor.shape}, got {weight.shape}")
     if not weight.dtype.is_floating_point:
         raise DTypeError(f"{what}: expected floating point weights, got {weight.dtype}")
+    if weight._device is not tensor._device:
+        raise DeviceError(
+            f"{what}: expected weights of {tensor._device.name}, got {weight._device.name}; move "
+            f"them with .to({tensor._device.name!r})"
+        )
     return weight

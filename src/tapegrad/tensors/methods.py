@@ -293,7 +293,7 @@ class Tensor(TensorBase):
         """Return a matrix with rows and columns exchanged; a vector as it is."""
         if self.ndim > 2:
             raise ShapeError(f"t: expected at most two dimensions, got {self.shape}; use mT")
-        return self.transpose(0, 1) if self.ndim == 2 else self
+        return shape.reverse_dims(self)
 
     @property
     def T(self) -> Tensor:  # noqa: N802  everybody's name
@@ -402,7 +402,8 @@ class Tensor(TensorBase):
 
     def squeeze_(self, dim: Any = None) -> Tensor:
         """Take dimensions of one element from it, all or those named."""
-        return _take_shape("squeeze_", self, self.squeeze(dim))
+        view = self.squeeze(dim)
+        return _take_shape("squeeze_", self, self if view.ndim == self.ndim else view)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on it are recorded."""

@@ -133,8 +133,8 @@ def randn(
 
 
 def randint(
-    low: int,
-    high: Any,
+    low: Any = None,
+    high: Any = None,
     size: Any = None,
     *,
     dtype: Any = None,
@@ -145,6 +145,8 @@ def randint(
     """Return whole numbers drawn evenly from low (0 if left out) up to, not including, high."""
     if size is None:
         low, high, size = 0, low, high
+    elif low is None or high is None:
+        low, high = 0, high if low is None else low
     for each in (low, high):
         if isinstance(each, bool) or not isinstance(each, (int, np.integer)):
             raise DTypeError(f"randint: expected whole numbers as low and high, got {each!r}")

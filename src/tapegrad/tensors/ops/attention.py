@@ -13,6 +13,7 @@ from tapegrad.tensors.autograd import MODE, Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.matmul import check_types, matmul
+from tapegrad.tensors.ops.shape import in_shape, widened
 from tapegrad.tensors.registry import Cost, Sample, define, raw
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ def scaled_dot_product_attention(
     if mask is not None and mask.ndim > 3 and len(batch) > 2:
         mask = _four_dims(mask.expand((*batch, *mask.shape[-2:])), batch)
     found: Tensor = _ATTENTION(q, k, v, mask, scale=factor, is_causal=is_causal)[0]
-    return found.reshape((*batch, *found.shape[-2:]))
+    return in_shape(found, (*batch, *found.shape[-2:]))
 
 
 def _shared(query: Tensor, x: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ def attention_with_weights(
 
 
 def _four_dims(x: Tensor, batch: tuple[int, ...]) -> Tensor:
-    x = x.expand((*batch, *x.shape[-2:]))
+    x = widened(x, (*batch, *x.shape[-2:]))
     heads = batch[-1] if batch else 1
     return x.reshape((math.prod(batch[:-1]), heads, *x.shape[-2:])) if x.ndim != 4 else x
 

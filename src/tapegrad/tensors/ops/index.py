@@ -222,8 +222,8 @@ def _check_target(target: Any, source: Tensor | None) -> None:
     """Refuse memory that cannot be written, and what does not broadcast to its shape."""
     if not target.flags.writeable:
         raise ShapeError(
-            "x[...] = y: x cannot be written, as elements of an expanded view stand for several; "
-            "write into x.clone()"
+            "x[...] = y: the memory of x cannot be written: it is that of an expanded view, or of "
+            "an array that is read-only; use x.clone()"
         )
     given = source._array.shape if source is not None else ()
     if given and _dims.broadcast("x[...] = y", target.shape, given) != target.shape:

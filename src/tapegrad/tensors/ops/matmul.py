@@ -12,7 +12,7 @@ from tapegrad.tensors.arguments import asks
 from tapegrad.tensors.autograd import Node
 from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops.composite import composite
-from tapegrad.tensors.ops.shape import in_shape
+from tapegrad.tensors.ops.shape import in_shape, widened
 from tapegrad.tensors.registry import Cost, Draw, Sample, common_device, define
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         return in_shape(flat, x[:-1] + y[1:])
     rows = x if len(x) > 1 else (1, x[0])
     batch = _dims.broadcast("matmul", rows[:-2], y[:-2])
-    stack = in_shape(input, rows).expand(*batch, *rows[-2:])
-    found: Tensor = _MATMUL(stack, other.expand(*batch, *y[-2:]))
+    stack = widened(in_shape(input, rows), (*batch, *rows[-2:]))
+    found: Tensor = _MATMUL(stack, widened(other, (*batch, *y[-2:])))
     return found if len(x) > 1 else found.squeeze(-2)
 
 
@@ -338,7 +338,7 @@ class _Plan(NamedTuple):
 
 def _seen(x: Tensor, look: _Look) -> Tensor:
     x = x if look.order is None else x.permute(look.order)
-    x = x if look.whole is None else x.expand(look.whole)
+    x = x if look.whole is None else widened(x, look.whole)
     return in_shape(x, look.shape)
 
 

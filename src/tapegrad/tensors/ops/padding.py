@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tapegrad.errors import OptionError, ShapeError
 from tapegrad.tensors.autograd import Node
@@ -74,16 +74,16 @@ def pad(
 
 
 #: Where an element outside of a size comes from, and the widest border that has one.
-_MODES: dict[str, tuple[Callable[[int, int], int], Callable[[int], float]]] = {
+_MODES: dict[str, tuple[Callable[[Any, int], Tensor], Callable[[int], float]]] = {
     "reflect": (lambda i, n: n - 1 - abs(n - 1 - abs(i)), lambda n: n - 1),
-    "replicate": (lambda i, n: min(max(i, 0), n - 1), lambda n: float("inf") if n else 0),
+    "replicate": (lambda i, n: i.clamp(0, n - 1), lambda n: float("inf") if n else 0),
     "circular": (lambda i, n: i % n, lambda n: n),
 }
 
 
 def _continued(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
     """Return x within a border of its own elements."""
-    from tapegrad.tensors.creation import tensor
+    from tapegrad.tensors.creation import arange
 
     source, widest = _MODES[mode]
     for d, (before, after) in enumerate(widths):
@@ -95,17 +95,23 @@ def _continued(x: Tensor, widths: list[tuple[int, int]], mode: str) -> Tensor:
                 f"pad: expected widths of at most {widest(size)} for mode {mode!r} in dimension "
                 f"{d} of shape {x.shape}, got {before} and {after}"
             )
-        places = [source(i, size) for i in range(-before, size + after)]
-        x = index_select(x, d, tensor(places, dtype="int64", device=x.device))
+        places = arange(-before, size + after, device=x.device)
+        x = index_select(x, d, source(places, size))
     return x
 
 
 def _cut(x: Tensor, widths: list[tuple[int, int]]) -> tuple[Tensor, list[tuple[int, int]]]:
     """Cut off what negative widths ask for, and return the others."""
-    inner = tuple(
-        slice(max(-a, 0), size - max(-b, 0)) for (a, b), size in zip(widths, x.shape, strict=True)
-    )
-    return x[inner], [(max(a, 0), max(b, 0)) for a, b in widths]
+    inner = []
+    for d, ((before, after), size) in enumerate(zip(widths, x.shape, strict=True)):
+        first, last = max(-before, 0), size - max(-after, 0)
+        if first > last:
+            raise ShapeError(
+                f"pad: widths {before} and {after} cut off more than there is in dimension {d} of "
+                f"shape {x.shape}"
+            )
+        inner.append(slice(first, last))
+    return x[tuple(inner)], [(max(a, 0), max(b, 0)) for a, b in widths]
 
 
 __all__ = ["pad"]

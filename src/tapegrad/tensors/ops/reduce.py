@@ -17,6 +17,7 @@ from tapegrad.tensors.ops import dims as _dims
 from tapegrad.tensors.ops import elementwise as _e
 from tapegrad.tensors.ops.arithmetic import pow
 from tapegrad.tensors.ops.composite import composite
+from tapegrad.tensors.ops.shape import in_shape, widened
 from tapegrad.tensors.registry import Cost, Draw, Sample, define
 
 if TYPE_CHECKING:
@@ -48,12 +49,11 @@ def _cost(x: Tensor, **_: Any) -> Cost:
 def _spread(node: Node, g: Tensor) -> Tensor:
     """Give a reduced dimension back, as one element."""
     shape = tuple(1 if d in node.attrs["dims"] else size for d, size in enumerate(node.shapes[0]))
-    return g.reshape(shape)
+    return in_shape(g, shape)
 
 
 def _sum_vjp(node: Node, g: Tensor) -> Tensor:
-    found: Tensor = _spread(node, g).expand(node.shapes[0])
-    return found
+    return widened(_spread(node, g), node.shapes[0])
 
 
 _SUM = define(
@@ -119,7 +119,7 @@ _PROD = define(
 def _ties(node: Node, g: Tensor) -> Tensor:
     """Share the gradient among all elements that attain the extreme."""
     x, dims = node.inputs[0], node.attrs["dims"]
-    y = node.output.reshape(_spread(node, g).shape).detach()
+    y = in_shape(node.output, _spread(node, g).shape).detach()
     chosen = _e.eq(x.detach(), y).to(x.dtype)
     count: Tensor = _SUM(chosen, dims=dims, keepdim=True)
     return _spread(node, g) * chosen / count
@@ -149,7 +149,7 @@ def _picked(node: Node, g: Tensor, _: Any = None) -> Tensor:
     if not shape:
         return g
     one = (*shape[:dim], 1, *shape[dim + 1 :])
-    return put_along(shape, dim, node.outputs[1].reshape(one), g.reshape(one))
+    return put_along(shape, dim, in_shape(node.outputs[1], one), in_shape(g, one))
 
 
 _MAX_DIM, _MIN_DIM = [

@@ -32,7 +32,7 @@ _RESHAPE = define(
     view=True,
     doc="the same elements in another shape",
     rule=lambda x, shape: shape,
-    vjp=lambda node, g: g.reshape(node.shapes[0]),
+    vjp=lambda node, g: in_shape(g, node.shapes[0]),
     cost=lambda x, **_: _FREE,
     samples=[
         Sample((3, 4), shape=(2, 6)),
@@ -47,7 +47,8 @@ def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """Return the same elements in another shape; one size may be -1. A view where possible."""
     if shape is not None:
         sizes = _by_name("reshape", "shape", sizes, shape)
-    return in_shape(input, _dims.reshaped(input._array.shape, sizes))
+    found: Tensor = _RESHAPE(input, shape=_dims.reshaped(input._array.shape, sizes))
+    return found
 
 
 def _by_name(op: str, name: str, given: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
@@ -58,8 +59,18 @@ def _by_name(op: str, name: str, given: tuple[Any, ...], value: Any) -> tuple[An
 
 
 def in_shape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return x in a whole shape that has its number of elements."""
+    """Return x in a whole shape that has its number of elements: x itself if that is its own.
+
+    For operations that are made of others. Users get a tensor of its own from every view, as in
+    PyTorch: its hooks, its kept gradient and what changes it in place are not those of x.
+    """
     found: Tensor = x if shape == x._array.shape else _RESHAPE(x, shape=shape)
+    return found
+
+
+def widened(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return x expanded to a whole shape: x itself if that is its own, as `in_shape`."""
+    found: Tensor = x if shape == x._array.shape else _EXPAND(x, shape=shape)
     return found
 
 
@@ -68,8 +79,9 @@ def view(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Return the same memory in another shape; an error where that needs a copy."""
     if size is not None:
         sizes = _by_name("view", "size", sizes, size)
-    found = in_shape(input, _dims.reshaped(input._array.shape, sizes, "view"))
-    if found is not input and not _core.is_view(found._array) and input.numel():
+    shape = _dims.reshaped(input._array.shape, sizes, "view")
+    found: Tensor = _RESHAPE(input, shape=shape)
+    if shape != input._array.shape and not _core.is_view(found._array) and input.numel():
         raise ShapeError(
             f"view: shape {found.shape} of strides {input.stride()} needs a copy; use reshape()"
         )
@@ -128,7 +140,7 @@ def reverse_dims(x: Tensor) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Return a view with two dimensions exchanged."""
     order = _dims.exchanged("transpose", dim0, dim1, input._array.ndim)
-    found: Tensor = _PERMUTE(input, order=order) if order else input
+    found: Tensor = _PERMUTE(input, order=order)
     return found
 
 
@@ -150,14 +162,15 @@ def expand(input: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         sizes = _by_name("expand", "size", sizes, size)
     have = input._array.shape
     wanted = _dims.expanded(have, sizes)
-    found: Tensor = input if wanted == have else _EXPAND(input, shape=wanted)
+    found: Tensor = (_RESHAPE if wanted == have else _EXPAND)(input, shape=wanted)
     return found
 
 
 @composite(Sample((1, 3, 1)), Sample((1, 3, 1), dim=0), Sample((1, 3), dim=1))
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Return a view without dimensions of one element, all or those named."""
-    return in_shape(input, _dims.squeezed(input._array.shape, dim))
+    found: Tensor = _RESHAPE(input, shape=_dims.squeezed(input._array.shape, dim))
+    return found
 
 
 @composite(Sample((3, 4), dim=1), Sample((3, 4), dim=-1), Sample((), dim=0))
@@ -202,7 +215,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     order = [d for d in range(input.ndim) if d not in places]
     for target, place in sorted(zip(targets, places, strict=True)):
         order.insert(target, place)
-    return permute(input, order) if input.ndim else input
+    return permute(input, order if input.ndim else ())
 
 
 # ---- parts --------------------------------------------------------------------------------------
@@ -429,8 +442,8 @@ def repeat_interleave(
 
 def _repeated(x: Tensor, place: int, repeats: Any) -> Tensor:
     """Return the elements along a dimension as often as each is to be there."""
-    from tapegrad.tensors.creation import tensor
-    from tapegrad.tensors.ops.index import index_select
+    from tapegrad.tensors.creation import ones_like, zeros
+    from tapegrad.tensors.ops.index import index_select, scatter_add
 
     size = x._array.shape[place]
     if repeats._array.dtype.kind != "i" or repeats._array.shape != (size,):
@@ -441,8 +454,12 @@ def _repeated(x: Tensor, place: int, repeats: Any) -> Tensor:
     times = repeats.tolist()
     if min(times, default=0) < 0:
         raise ShapeError(f"repeat_interleave: expected repeats of at least 0, got {min(times)}")
-    places = [each for each in range(size) for _ in range(times[each])]
-    return index_select(x, place, tensor(places, dtype="int64", device=x.device))
+    total = sum(times)
+    # One more is counted wherever the next element begins.
+    begins = zeros(total + 1, dtype="int64", device=x.device)
+    ends = repeats.to(x.device).long().cumsum(0)
+    counted = scatter_add(begins, 0, ends, ones_like(ends)).cumsum(0)
+    return index_select(x, place, counted[:total])
 
 
 def cast(input: Tensor, dtype: Any) -> Tensor:
