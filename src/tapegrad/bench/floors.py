@@ -31,8 +31,9 @@ LEAST_FLOPS = 1e12
 GPU_BYTES, GPU_FLOPS = 2e13, 4e15
 #: Bytes that are copied at most to find out.
 MOST_COPIED = 1 << 26
-#: Elements of a result that are looked for among the inputs.
+#: Elements of a result that are looked for among the inputs, and of an input looked at in one go.
 SAMPLE = 16
+PASS = 1 << 20
 #: Operators whose numbers are sums of products, of as many terms as `tapegrad.bench.terms` tells.
 PRODUCTS = (
     "matmul",
@@ -120,44 +121,63 @@ def _terms(case: Case) -> int:
     return 0
 
 
-def written(
-    results: Mapping[str, AnyArray], truth: Mapping[str, AnyArray], given: Iterable[AnyArray]
-) -> int:
-    """Add up the bytes of those results that no view of the given arrays could show.
+def computed(truth: Mapping[str, AnyArray], given: Iterable[AnyArray]) -> frozenset[str]:
+    """Name the results that no view of the given arrays could show.
 
     Example:
         >>> x = np.arange(6.0).reshape(2, 3) + 2
-        >>> written({"output0": x.T}, {"output0": x.T}, [x])
-        0
-        >>> written({"output0": x**2}, {"output0": x**2}, [x])
-        48
-        >>> written({"output0": np.fmax(x, 4)}, {"output0": np.fmax(x, 4)}, [x - 4, x])
-        0
-        >>> written({"output0": np.fmax(x - 4, 0)}, {"output0": np.fmax(x - 4, 0)}, [x + 1])
-        48
+        >>> computed({"output0": x.T}, [x])
+        frozenset()
+        >>> computed({"output0": x**2}, [x])
+        frozenset({'output0'})
+        >>> computed({"output0": np.fmax(x, 4)}, [x - 4, x])
+        frozenset()
+        >>> computed({"output0": np.fmax(x - 4, 0)}, [x + 1])
+        frozenset({'output0'})
 
     """
-    sources = list(given)
-    return sum(
-        array.nbytes
-        for name, array in results.items()
-        if name in truth and not _may_be_a_view(truth[name], sources)
-    )
+    samples = {name: _sample(array) for name, array in truth.items() if not _repeats(array)}
+    new = {
+        name: sample
+        for name, sample in samples.items()
+        if not all(element in (0, 1) for element in sample)
+    }
+    for source in given:
+        # A network has hundreds of results and of weights: one pass over each for all of them.
+        near = _found({name: sample[0] for name, sample in new.items()}, source)
+        for name in near:
+            if all(np.any(source == element) for element in new[name]):
+                del new[name]
+    return frozenset(new)
 
 
-def _may_be_a_view(array: AnyArray, sources: list[AnyArray]) -> bool:
-    """Tell whether parts repeat, or some elements are all of one array, or all zero or one."""
-    if any(
+def _sample(array: AnyArray) -> AnyArray:
+    flat = array.reshape(-1)
+    return flat[:: max(1, flat.size // SAMPLE)]
+
+
+def _repeats(array: AnyArray) -> bool:
+    """Tell whether the first and the last part along some axis are the same."""
+    return any(
         np.array_equal(array.take(0, axis), array.take(-1, axis))
         for axis, side in enumerate(array.shape)
         if side > 1
-    ):
-        return True
-    flat = array.reshape(-1)
-    sample = flat[:: max(1, flat.size // SAMPLE)]
-    return all(element in (0, 1) for element in sample) or any(
-        all(np.any(source == element) for element in sample) for source in sources
     )
+
+
+def _found(elements: Mapping[str, Any], source: AnyArray) -> list[str]:
+    """Name the elements that are somewhere in an array."""
+    if not elements:
+        return []
+    wanted = np.unique(np.array(list(elements.values())))
+    seen = np.zeros(len(wanted), dtype=bool)
+    flat = source.reshape(-1)
+    for low in range(0, flat.size, PASS):
+        part = flat[low : low + PASS]
+        places = np.minimum(np.searchsorted(wanted, part), len(wanted) - 1)
+        seen[places[wanted[places] == part]] = True
+    present = set(wanted[seen].tolist())
+    return [name for name, element in elements.items() if element.item() in present]
 
 
 def copying(nbytes: int) -> float:

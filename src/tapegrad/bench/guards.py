@@ -178,8 +178,8 @@ class Probe:
     @cached_property
     def written(self) -> int:
         """Return the bytes of results that are no views of the inputs."""
-        truth, given = self.sets[0].truth.of_phase(self.phase), self.sets[0].load().values()
-        return floors.written(self.first, truth, given)
+        computed = self.sets[0].computed(self.phase)
+        return sum(array.nbytes for name, array in self.first.items() if name in computed)
 
     @property
     def last_read(self) -> dict[str, Any]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tapegrad.bench import answers, inputs, randomness
+from tapegrad.bench import answers, floors, inputs, randomness
 from tapegrad.bench.comparison import Difference, compare, kinks_of, terms_of
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
@@ -103,6 +103,7 @@ class InputSet:
     arrays: dict[str, str]
     cotangents: list[str]
     truth: Truth
+    _computed: dict[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
 
     def feed(self, worker: Worker) -> None:
         """Hand the set to a worker."""
@@ -112,6 +113,13 @@ class InputSet:
         """Read the set as a worker does."""
         files = {Path(file).stem: file for file in (*self.arrays.values(), *self.cotangents)}
         return {name: np.load(file) for name, file in files.items()}
+
+    def computed(self, phase: str) -> frozenset[str]:
+        """Name the results of a phase that are no views of the inputs; found out once for all."""
+        if phase not in self._computed:
+            truth = self.truth.of_phase(phase)
+            self._computed[phase] = floors.computed(truth, self.load().values())
+        return self._computed[phase]
 
 
 def find_truth(  # noqa: PLR0917  the order of the story: what, on which inputs, by whom
