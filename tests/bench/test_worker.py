@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.guards import CORES_LOOPS, Probe, cores
 from tapegrad.bench.process import Worker, WorkerProcess, telling
+from tapegrad.worker.adapter import Work
+from tapegrad.worker.adapters.numpy import Numpy
 from tapegrad.worker.case import Array, Case
+from tapegrad.worker.session import Session
 
 from .conftest import Start
 
@@ -276,6 +280,32 @@ def test_processors_that_are_busy_elsewhere_count(
     probe._trial = {"samples": [1e-3], "units": 1, "cores": 0.1}
     finding = cores(probe)
     assert finding is not None and finding.reason == "kept 2.1 processors busy, 1 allowed"
+
+
+def test_inputs_never_seen_before_are_others_in_each_process(save: Save) -> None:
+    """Nobody can have prepared the answers."""
+    seen = []
+    for _ in range(2):
+        adapter = _Keeps("cpu", 1)
+        session = Session(adapter)
+        session.do_prepare(TANH.as_dict(), save(x=np.ones((4, 5))))
+        session.do_fresh("forward", 1)
+        seen.append(adapter.fed[1])
+    assert not np.array_equal(*seen)
+
+
+class _Keeps(Numpy):
+    """Keeps what it is fed."""
+
+    def operation(self, case: Case, function: Any, arrays: Any) -> Work:
+        work = super().operation(case, function, arrays)
+        self.fed = [arrays["x"]]
+
+        def feed(arrays: Any, cotangents: Any) -> None:
+            self.fed.append(np.array(arrays["x"]))
+            work.feed(arrays, cotangents)
+
+        return replace(work, feed=feed)
 
 
 def test_torch_memory_of_a_large_operator(start: Start, save: Save, tmp_path: Path) -> None:

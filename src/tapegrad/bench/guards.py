@@ -529,10 +529,11 @@ def preparing(probe: Probe) -> Finding | None:
 #: Guards that look once more when the times are taken.
 IN_HINDSIGHT = ("clock", "reading", "single", "fresh")
 
+#: In the order in which they look. `dependence` follows `fresh`: inputs that come after so many
+#: others are none that answers could be kept for.
 GUARDS: Mapping[str, Guard] = {
     "values": values,
     "meaning": meaning,
-    "dependence": dependence,
     "chance": chance,
     "counting": counting,
     "timed result": timed_result,
@@ -540,6 +541,7 @@ GUARDS: Mapping[str, Guard] = {
     "reading": reading,
     "single": single,
     "fresh": fresh,
+    "dependence": dependence,
     "feeding": feeding,
     "floor": floor,
     "cores": cores,

@@ -509,13 +509,13 @@ class Measurement:
             probe = self._probe(key, self.teams[key.framework].worker(process))
             asked = {"values", "timed result"} <= self.settings.guards.keys()
             finding = guards.values(probe) if asked else None
-            if finding is None and last:
-                finding = self._still_depends(probe)
             if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
                 probe.stored = (
                     float(np.median(claims)) if (claims := self._claims.get(key)) else None
                 )
                 finding = self._still_in_time(probe)
+            if finding is None and last:
+                finding = self._still_depends(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
             self._prepared.discard((key.framework, process))
