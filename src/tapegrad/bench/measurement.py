@@ -82,6 +82,8 @@ class Measurement:
     #: The last visit's answer: it is taken while the next worker is busy.
     _block: Block | None = field(default=None, init=False)
     _watch: Watch | None = field(default=None, init=False)
+    #: Whether that block tells all that was done in it.
+    _told: bool = field(default=False, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
 
@@ -448,22 +450,22 @@ class Measurement:
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
         looped = key.phase in self._offers[key.framework]["looped"] and not self.settings.cold
-        self._watch = watch if looped and worker.counts_calls else None
-        self._block = block
+        self._told = looped and worker.counts_calls
+        self._block, self._watch = block, watch
 
     def _take_block(self, *, store: bool = True) -> None:
         """Take a block, unless its time is divided by something else than the first was."""
-        block, self._block = self._block, None
-        if block is None or not self._cells[key := block.key].timed:
+        block, watch, self._block = self._block, self._watch, None
+        if block is None or watch is None or not self._cells[key := block.key].timed:
             return
-        if self._watch is not None:
-            self._doubts.setdefault(key, []).append(self._watch.doubt(block))
+        if self._told:
+            self._doubts.setdefault(key, []).append(watch.doubt(block))
         known = self._units.setdefault(key, block.units if self._scalar_graph else 1)
         if block.units != known:
             reason = f"counts one call as {block.units:,} units of work, not {known:,}"
             self._give_up(key, block.process, WorkerError("mistrusted", reason))
             return
-        self._busy.setdefault(key, []).append(block.cores)
+        self._busy.setdefault(key, []).append(watch.cores(block))
         seconds = float(np.median(block.samples)) * block.units
         self._claims.setdefault(key, []).append(seconds)
         if store:
