@@ -585,7 +585,7 @@ class Measurement:
             phase=key.phase,
             dtype=offer["precision"] or self.case.dtype,
             threads=self.teams[key.framework].threads,
-            folder=self.folder / key.framework,
+            folder=self.folder / f"contender{list(self.teams).index(key.framework)}",
             sets=self._sets,
             looped=key.phase in offer["looped"],
             device=self.settings.device,
