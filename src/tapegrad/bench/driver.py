@@ -375,6 +375,8 @@ class _Driver:
         self._contenders = frameworks.find_all(
             options.frameworks or frameworks.installed(suite.frameworks)
         )
+        if not self._contenders:
+            raise BenchError(f"Suite {suite.name} has no frameworks of its own: name some.")
         _expect_operators(self._cases, self._contenders)
         self._resumed = record is not None
         self._run = record or Run(
