@@ -287,6 +287,15 @@ def test_a_run_compared_with_itself_has_not_changed(here: Here, home: Path) -> N
     assert "regressed" not in found.stdout
 
 
+def test_runs_without_anything_in_common_are_not_the_same(here: Here, tmp_path: Path) -> None:
+    with open_store(tmp_path / "data" / "results.sqlite") as store:
+        for number, suite in enumerate(("one", "other")):
+            store.begin(Run(suite, suite, float(number), Machine("f", "here")), [], [])
+    found = here(tmp_path, "bench", "compare", "one", "other")
+    assert found.returncode == 4, found.stderr
+    assert "Nothing could be compared" in found.stderr
+
+
 def test_the_first_night_is_the_baseline(tmp_path: Path) -> None:
     file = write_suite(tmp_path)
     words = ("bench", "nightly", file, *QUICK, "--filter", "add", "--frameworks", "numpy")
