@@ -270,7 +270,8 @@ def meaning(probe: Probe) -> Finding | None:
 
 def dependence(probe: Probe) -> Finding | None:
     """Demand other results for other inputs, and the right ones."""
-    before = probe.first
+    # Whether a random draw comes back, in time, is a question of its own: `chance`.
+    before = probe.results("before") if probe.case.random else probe.first
     first, second = probe.sets
     second.feed(probe.worker)
     try:
