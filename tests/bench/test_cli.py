@@ -471,7 +471,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
         (("bench", "profile", "net.py", "--json", "."), "--json: . is a folder"),
         (("bench", "list", "operator"), "Did you mean operators"),
         (("bench", "frameworks", "install", "pytorch"), "Did you mean torch"),
-        (("bench", "frameworks", "install", "nosuch"), "There is no framework 'nosuch'. A path"),
+        (("bench", "frameworks", "install", "nosuch"), "bench frameworks` lists them"),
         (("bench", "report", "--format", "mdd"), "Did you mean md"),
         (("bench", "report", "--output", "x.html"), "There are: term, md, json, csv"),
         (("bench", "report", "none"), "the store is empty"),
