@@ -109,6 +109,9 @@ def test_flawed_cases_are_refused(store: Path, case: Any, message: str) -> None:
         ({"name": "my/suite"}, "neither spaces nor slashes: 'my/suite'"),
         ({"name": "my suite"}, "neither spaces nor slashes"),
         ({"name": "my\nsuite"}, "neither spaces nor slashes"),
+        ({"name": "my\x1b[31msuite"}, "a suite's name is text that can be printed"),
+        ({"name": 61 * "a"}, "a suite's name is .* of at most 60 characters"),
+        ({"defaults": 2}, "defaults must be a dictionary"),
         ({"at_level": ("numpy",)}, "at_level must be a dictionary"),
         ({"frameworks": "numpy"}, r"frameworks must be a tuple .* not 'numpy' \(str\)"),
         ({"at_level": {"operators": ("numpy",)}}, "no level 'operators'"),
@@ -122,6 +125,13 @@ def test_flawed_cases_are_refused(store: Path, case: Any, message: str) -> None:
 def test_flawed_suites_are_refused(store: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(MalformedFileError, match=message):
         bench.run(replace(TINY, **changes), store=store, **QUICK)
+
+
+def test_a_suite_without_frameworks_wants_some(store: Path) -> None:
+    nobody = replace(TINY, frameworks=())
+    with pytest.raises(BenchError, match="tiny has no frameworks of its own: name some"):
+        bench.run(nobody, store=store, **QUICK)
+    assert bench.run(nobody, store=store, frameworks=["numpy"], **QUICK).blocks
 
 
 def test_a_suite_file_is_checked_by_name(tmp_path: Path) -> None:
@@ -336,6 +346,8 @@ def test_environments_of_files_do_not_collide(tmp_path: Path) -> None:
         ("REQUIRES = [1]", "REQUIRES must be a list"),
         ("IMPORTS = ['torch']", "IMPORTS must be the name of a module"),
         ('ADAPTERS = {"a@b": "Own"}', "'a@b' in ADAPTERS may hold none of"),
+        (r'ADAPTERS = {"a\0b": "Own"}', "a name in ADAPTERS is text that can be printed"),
+        (f'ADAPTERS = {{"{61 * "a"}": "Own"}}', "a name in ADAPTERS is .* of at most 60"),
         ("ADAPTERS = {1: 2}", "does not define ADAPTERS"),
     ],
 )

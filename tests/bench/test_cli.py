@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tapegrad import __version__
+from tapegrad.bench.faults import FOLDER
 from tapegrad.bench.results import TIMED, Machine, Run
-from tapegrad.bench.store import open_store
+from tapegrad.bench.store import StoreError, open_store
 from tapegrad.cli import main
 
 COMMANDS = (
@@ -285,6 +287,15 @@ def test_a_run_compared_with_itself_has_not_changed(here: Here, home: Path) -> N
     assert "regressed" not in found.stdout
 
 
+def test_runs_without_anything_in_common_are_not_the_same(here: Here, tmp_path: Path) -> None:
+    with open_store(tmp_path / "data" / "results.sqlite") as store:
+        for number, suite in enumerate(("one", "other")):
+            store.begin(Run(suite, suite, float(number), Machine("f", "here")), [], [])
+    found = here(tmp_path, "bench", "compare", "one", "other")
+    assert found.returncode == 4, found.stderr
+    assert "Nothing could be compared" in found.stderr
+
+
 def test_the_first_night_is_the_baseline(tmp_path: Path) -> None:
     file = write_suite(tmp_path)
     words = ("bench", "nightly", file, *QUICK, "--filter", "add", "--frameworks", "numpy")
@@ -343,6 +354,46 @@ def test_on_a_terminal_progress_is_live_and_leaves_no_trace_in_the_table(tmp_pat
 
 
 # Interruption
+
+
+def test_ctrl_c_within_the_first_case_tells_how_to_go_on(tmp_path: Path) -> None:
+    """There are blocks, but no time to draw."""
+    arguments = ("--processes", "1", "--rounds", "1000", "--frameworks", "numpy", "--filter", "add")
+    suite, place = write_suite(tmp_path, 1), tmp_path / "results.sqlite"
+    with subprocess.Popen(
+        command("bench", "run", suite, *arguments, "--store", str(place), "--chart", "x.png"),
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 60
+        while not blocks_in(place) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert blocks_in(place)
+    assert process.returncode == 130, said
+    assert "Go on with:" in said
+    assert not (tmp_path / "x.png").exists()
+
+
+def blocks_in(place: Path) -> int:
+    """Count the blocks of all runs in a store that may not be there yet."""
+    with suppress(StoreError), open_store(place, create=False) as store:
+        return sum(each.blocks for each in store.summaries())
+    return 0
+
+
+def test_a_run_whose_times_are_all_mistrusted_has_measured_nothing(tmp_path: Path) -> None:
+    late = FOLDER / "clocks.py"
+    done = call(
+        tmp_path, "bench", "run", write_suite(tmp_path, 1), *QUICK, "--filter", "add",
+        "--phases", "forward", "--block", "0.02", "--frameworks", f"{late}:stale later",
+    )  # fmt: skip
+    assert "mistrusted" in done.stdout and "its blocks take" in done.stdout
+    assert done.returncode == 4, done.stderr
 
 
 def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_path: Path) -> None:
@@ -420,7 +471,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
         (("bench", "profile", "net.py", "--json", "."), "--json: . is a folder"),
         (("bench", "list", "operator"), "Did you mean operators"),
         (("bench", "frameworks", "install", "pytorch"), "Did you mean torch"),
-        (("bench", "frameworks", "install", "nosuch"), "There is no framework 'nosuch'. A path"),
+        (("bench", "frameworks", "install", "nosuch"), "bench frameworks` lists them"),
         (("bench", "report", "--format", "mdd"), "Did you mean md"),
         (("bench", "report", "--output", "x.html"), "There are: term, md, json, csv"),
         (("bench", "report", "none"), "the store is empty"),

@@ -18,12 +18,13 @@ import pytest
 
 from tapegrad import bench
 from tapegrad.bench import suites
-from tapegrad.bench.driver import Options, select
+from tapegrad.bench.driver import Listener, Options, select
 from tapegrad.bench.errors import BenchError, MalformedFileError, UnknownNameError
 from tapegrad.bench.faults import FOLDER, PRODUCT
 from tapegrad.bench.report import report_text
-from tapegrad.bench.results import TIMED, UNTIMED, Block, CellKey, Results
+from tapegrad.bench.results import TIMED, UNTIMED, Block, CellKey, Results, Run
 from tapegrad.bench.store import StoreError, open_store
+from tapegrad.worker.case import Case
 
 from .test_worker import adapter
 
@@ -343,6 +344,32 @@ def test_a_resumed_run_keeps_its_options(store: Path) -> None:
     )
     again = bench.run("operators", store=store, resume="latest")
     assert again.run.id == first.run.id and len(again.blocks) == len(first.blocks)
+
+
+class Intruder(Listener):
+    """Stores a block of the run before the run has it, as another process would."""
+
+    def __init__(self, place: Path) -> None:
+        self._place = place
+
+    def started(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
+        with open_store(self._place) as store:
+            store.add_block(run.id, Block(cases[0].key, "numpy", "forward", 0, 0, [1.0]))
+
+    def earlier(self, results: Results) -> None:
+        results.blocks.clear()
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_run_that_another_process_measures_is_left_to_it(store: Path) -> None:
+    with pytest.raises(BenchError, match="is measured by another process, too") as caught:
+        bench.run(
+            "operators", frameworks=["numpy"], filter=["exp"], sizes=["small"],
+            phases=["forward"], store=store, listener=Intruder(store), **QUICK,
+        )  # fmt: skip
+    assert caught.value.exit_code == 3
+    with open_store(store) as opened:
+        assert opened.runs()[0].status == "running"
 
 
 VERSIONED = """

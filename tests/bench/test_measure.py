@@ -235,3 +235,47 @@ def test_what_is_no_number_is_failed_with_the_reason() -> None:
     assert result.verdict("none") == "failed" and result.verdict("mine") == "unconfirmed"
     result = bench.measure({"plain": np.tanh}, X, backward=True, rounds=2)
     assert "(value, gradients)" in result.results.cells[-1].reason
+
+
+def test_a_function_without_a_result_gets_no_time() -> None:
+    result = bench.measure({"mine": lambda x: (), "theirs": lambda x: []}, X, rounds=1)
+    assert result.verdict("mine") == result.verdict("theirs") == "mistrusted"
+    with pytest.raises(bench.BenchError, match="there is no result"):
+        result.time("mine")
+
+
+@pytest.mark.parametrize("first", ["one", "two"])
+def test_functions_with_different_numbers_of_results_differ(first: str) -> None:
+    """Whoever is asked first: what the other does not have is confirmed by nobody."""
+    both: dict[str, Any] = {"one": np.tanh, "two": lambda x: (np.tanh(x), x * x)}
+    result = bench.measure({first: both[first], **both}, X, rounds=1)
+    assert result.verdict("one") == result.verdict("two") == "wrong"
+    assert "output1" in str(result)
+
+
+@pytest.mark.parametrize("name", ["/proc/nowhere", "../..", "a" * 300])
+def test_names_of_contenders_are_no_paths(name: str) -> None:
+    result = bench.measure({name: fast, "theirs": fast}, X, rounds=1)
+    assert result.verdict(name) == result.verdict("theirs") == "checked"
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+def test_names_of_contenders_can_be_printed(name: str) -> None:
+    with pytest.raises(bench.BenchError, match="can be printed"):
+        bench.measure({name: fast}, X)
+
+
+def test_a_missing_gradient_is_told() -> None:
+    def product(x: Floats, y: Floats) -> Any:
+        return np.sum(x * y), y
+
+    result = bench.measure({"mine": product}, [X, X + 1], backward=True, rounds=1)
+    with pytest.raises(bench.BenchError, match="a gradient for each of x0, x1, not 1"):
+        result.time("mine", "step")
+
+
+@pytest.mark.parametrize("value", [None, {}, iter(())])
+def test_what_is_no_result_is_told(value: Any) -> None:
+    result = bench.measure({"mine": lambda x: value}, X, rounds=1)
+    with pytest.raises(bench.BenchError, match=f"not {type(value).__name__}"):
+        result.time("mine")

@@ -21,6 +21,7 @@ from tapegrad.bench.store import (
     StoreUrlError,
     open_store,
 )
+from tapegrad.bench.store.failures import explained
 from tapegrad.bench.store.location import data_folder
 from tests.bench.stored import CASE, block, make_version_1, run, version_of
 
@@ -193,6 +194,14 @@ def test_a_locked_store_is_waited_for_and_then_told(path: Path) -> None:
             other.execute("ROLLBACK")
         store.add_block("r1", block())
         assert store.load("r1").blocks == [block()]
+
+
+def test_a_disk_that_refuses_is_told() -> None:
+    """As one without room for the index that SQLite puts beside a store: nothing can be read."""
+    refused = sqlite3.OperationalError("disk I/O error")
+    refused.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    with pytest.raises(StoreError, match="make room and try again"), explained("results.sqlite"):
+        raise refused
 
 
 def test_a_full_disk_loses_nothing_that_was_added(path: Path) -> None:

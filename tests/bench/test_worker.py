@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,19 @@ from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
 from tapegrad.bench.guards import CORES_LOOPS, Probe, cores
 from tapegrad.bench.process import Worker, WorkerProcess, telling
+from tapegrad.bench.results import Block
+from tapegrad.bench.watch import Watch
+from tapegrad.worker.adapter import Work
+from tapegrad.worker.adapters.numpy import Numpy
 from tapegrad.worker.case import Array, Case
+from tapegrad.worker.session import Session
 
 from .conftest import Start
 
 Save = Callable[..., dict[str, str]]
 
 TANH = Case("operator", "tanh", (Array("x", (4, 5)),))
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the system's count is in /proc")
 
 
 def adapter(folder: Path, body: str) -> str:
@@ -276,6 +283,79 @@ def test_processors_that_are_busy_elsewhere_count(
     probe._trial = {"samples": [1e-3], "units": 1, "cores": 0.1}
     finding = cores(probe)
     assert finding is not None and finding.reason == "kept 2.1 processors busy, 1 allowed"
+
+
+class Modest(Idle):
+    """A worker that says little of what it does itself: two processors are busy."""
+
+    def busy_elsewhere(self) -> float:
+        return 0.0
+
+    def busy(self) -> float:
+        return 2 * time.perf_counter()
+
+
+def test_processors_count_that_a_worker_does_not_tell_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tapegrad.bench.machine.usable", lambda: {0, 1, 2, 3})
+    unused: Any = ()
+    probe = Probe(Modest(), TANH, "forward", "float32", 1, tmp_path, unused)
+    probe._trial = {"samples": [1e-3], "units": 1, "cores": 0.1}
+    finding = cores(probe)
+    assert finding is not None and finding.reason == "kept 2.0 processors busy, 1 allowed"
+
+
+def test_processors_of_a_block_are_those_that_the_system_counts() -> None:
+    worker = Modest()
+    watch = Watch(worker)
+    with watch.elsewhere():
+        pass
+    worker.receive()
+    watch.stop()
+    assert 1.5 < watch.cores(Block("case", "own", "forward", 0, 0, [1e-3], cores=0.1)) < 3
+
+
+@LINUX
+def test_the_work_of_a_worker_is_counted_whatever_it_says(
+    start: Start, save: Save, tmp_path: Path
+) -> None:
+    body = """
+        class Own(Numpy):
+            def configure(self): time.process_time = lambda: 0.0
+    """
+    worker = start(adapter(tmp_path, body))
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    before = worker.busy()
+    answer = worker.ask("time", phase="forward", seconds=0.02)
+    assert answer["cores"] == 0.0
+    assert worker.busy() - before > 0.01
+
+
+def test_inputs_never_seen_before_are_others_in_each_process(save: Save) -> None:
+    """Nobody can have prepared the answers."""
+    seen = []
+    for _ in range(2):
+        adapter = _Keeps("cpu", 1)
+        session = Session(adapter)
+        session.do_prepare(TANH.as_dict(), save(x=np.ones((4, 5))))
+        session.do_fresh("forward", 1)
+        seen.append(adapter.fed[1])
+    assert not np.array_equal(*seen)
+
+
+class _Keeps(Numpy):
+    """Keeps what it is fed."""
+
+    def operation(self, case: Case, function: Any, arrays: Any) -> Work:
+        work = super().operation(case, function, arrays)
+        self.fed = [arrays["x"]]
+
+        def feed(arrays: Any, cotangents: Any) -> None:
+            self.fed.append(np.array(arrays["x"]))
+            work.feed(arrays, cotangents)
+
+        return replace(work, feed=feed)
 
 
 def test_torch_memory_of_a_large_operator(start: Start, save: Save, tmp_path: Path) -> None:

@@ -152,6 +152,8 @@ def norm_error(found: AnyArray, truth: AnyArray) -> float:
 
 def degenerate(arrays: Mapping[str, AnyArray]) -> str | None:
     """Say which result is empty, nowhere finite, all zero or constant, and so shows nothing."""
+    if not arrays:
+        return "there is no result"
     for name, array in arrays.items():
         if not array.size:
             return f"{name} is empty"

@@ -206,6 +206,9 @@ class _Metered(Worker):
     def busy_elsewhere(self) -> float:
         return self._worker.busy_elsewhere()
 
+    def busy(self) -> float:
+        return self._worker.busy()
+
     def send(self, do: str, **arguments: Any) -> None:
         """Pass a message on; only a visit says whether caches are to be cold."""
         self._asked = do, "cold" in arguments, time.perf_counter()

@@ -33,7 +33,7 @@ from tapegrad.bench.results import (
     Run,
 )
 from tapegrad.bench.shapes import customised
-from tapegrad.bench.store import Store, open_store
+from tapegrad.bench.store import DuplicateError, Store, open_store
 from tapegrad.bench.suite import Suite
 from tapegrad.bench.team import LazyWorker, ProcessTeam
 from tapegrad.worker.case import DTYPES, PHASES, SIZES, Case
@@ -145,6 +145,19 @@ def _told(error: msgspec.ValidationError) -> str:
     name = where.strip("`").removeprefix("$.")
     words = what.replace("`", "").replace("Expected array", "Expected a list")
     return f"option {name}: {words[:1].lower()}{words[1:]}." if name else f"options: {what}."
+
+
+class TwiceError(BenchError, RuntimeError):
+    """Two processes measure one run."""
+
+    exit_code = 3
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"Run {run} is measured by another process, too: a block that was to be stored is "
+            "there already. That process goes on, and nothing is lost; if it is to end, end it, "
+            "and then use --resume."
+        )
 
 
 class Listener:
@@ -375,6 +388,8 @@ class _Driver:
         self._contenders = frameworks.find_all(
             options.frameworks or frameworks.installed(suite.frameworks)
         )
+        if not self._contenders:
+            raise BenchError(f"Suite {suite.name} has no frameworks of its own: name some.")
         _expect_operators(self._cases, self._contenders)
         self._resumed = record is not None
         self._run = record or Run(
@@ -400,8 +415,12 @@ class _Driver:
             status = "finished"
         except KeyboardInterrupt:
             pass
+        except DuplicateError as error:
+            status = ""  # it is for whoever goes on to say
+            raise TwiceError(self._run.id) from error
         finally:
-            self._store.finish(self._run.id, status, time.time())
+            if status:
+                self._store.finish(self._run.id, status, time.time())
         results = self._store.load(self._run.id)
         self._listener.finished(results)
         return results

@@ -27,6 +27,8 @@ from typing import Any
 import tapegrad.worker
 from tapegrad.bench import machine
 from tapegrad.bench.errors import BenchError, InstallError, MalformedFileError, UnknownNameError
+from tapegrad.bench.printable import NAME as NAMED
+from tapegrad.bench.printable import is_name
 
 ADAPTERS_FOLDER = (Path(tapegrad.worker.__file__).parent / "adapters").resolve()
 COMPLETE = "complete.txt"
@@ -124,7 +126,7 @@ def find(name: str) -> Contender:
     else:
         known = shipped()
         if base not in known:
-            advice = "A path to an adapter file works too."
+            advice = "`tapegrad bench frameworks` lists them; a path to an adapter file works too."
             raise UnknownNameError("framework", str(base), known, advice)
         found = known[base]
     if threads is None:
@@ -255,6 +257,8 @@ def _adapters(file: Path, said: Any) -> dict[str, str]:
                 f"{file}: the name {name!r} in ADAPTERS may hold none of {' '.join(RESERVED)}; "
                 "the command line needs them."
             )
+        if not is_name(name):
+            raise MalformedFileError(f"{file}: a name in ADAPTERS is {NAMED}, not {name!r}.")
     return said
 
 

@@ -18,6 +18,7 @@ from tapegrad.bench.errors import BenchError, UnknownNameError
 from tapegrad.bench.frameworks import shipped
 from tapegrad.bench.given import Settings
 from tapegrad.bench.measurement import Measurement
+from tapegrad.bench.printable import printable
 from tapegrad.bench.process import LocalWorker, Worker
 from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
 from tapegrad.bench.statistics import Ratio
@@ -141,6 +142,8 @@ def _check(contenders: Mapping[str, Any], rounds: Any, block: Any) -> None:
     for name, contender in contenders.items():
         if not isinstance(name, str) or not callable(getattr(contender, "call", contender)):
             raise BenchError(f"a contender is a name and a function, not {name!r}: {contender!r}.")
+        if name != printable(name):
+            raise BenchError(f"a contender's name is text that can be printed, not {name!r}.")
     if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 1:
         raise BenchError(f"rounds must be a whole number of 1 or more, not {rounds!r}.")
     numbers = int, float, np.integer, np.floating
@@ -259,7 +262,18 @@ class _NumpyFunction(Adapter):
 def _outputs(result: Any) -> dict[str, AnyArray]:
     """Read what a function returned: an array or a number, or several in a tuple or list."""
     several = result if isinstance(result, (tuple, list)) else [result]
-    return named_outputs([_as_numpy(each) for each in several])
+    return named_outputs([_array(each) for each in several])
+
+
+def _array(value: Any) -> AnyArray:
+    """Read one array or number that a function returned."""
+    array = _as_numpy(value)
+    if array.dtype == object:
+        raise BenchError(
+            "a function returns an array or a number, or several in a tuple, not "
+            f"{type(value).__name__}"
+        )
+    return array
 
 
 def _both(case: Case, result: Any) -> dict[str, AnyArray]:
@@ -271,7 +285,12 @@ def _both(case: Case, result: Any) -> dict[str, AnyArray]:
         )
     value, gradients = result
     several = gradients if isinstance(gradients, (list, tuple)) else [gradients]
-    return _outputs(value) | named_gradients(case.wrt, [_as_numpy(each) for each in several])
+    if len(several) != len(case.wrt):
+        raise BenchError(
+            f"with backward=True a function returns a gradient for each of {', '.join(case.wrt)}, "
+            f"not {len(several)}"
+        )
+    return _outputs(value) | named_gradients(case.wrt, [_array(each) for each in several])
 
 
 @dataclass

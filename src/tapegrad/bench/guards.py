@@ -99,6 +99,19 @@ class Finding:
 
 
 @dataclass
+class Busy:
+    """Processors that were busy by the system's own count."""
+
+    #: In processes that the worker has started, and in these and the worker together.
+    elsewhere: float = 0.0
+    every: float = 0.0
+
+    def processors(self, told: float) -> float:
+        """Return how many there were, where the worker tells of some: it may tell too few."""
+        return max(told + self.elsewhere, self.every)
+
+
+@dataclass
 class Probe:
     """One phase of one contender, as guards look at it."""
 
@@ -133,17 +146,18 @@ class Probe:
         if self._trial is None:
             with self.watched() as busy:
                 self._trial = self.worker.ask("time", phase=self.phase, seconds=PROBE_SECONDS)
-            self._trial |= {"cores": self._trial["cores"] + busy[0]}
+            self._trial |= {"cores": busy.processors(self._trial["cores"])}
         return self._trial
 
     @contextmanager
-    def watched(self) -> Iterator[list[float]]:
-        """Count processors that are kept busy by processes which the worker has started."""
-        before, start = self.worker.busy_elsewhere(), time.perf_counter()
-        busy: list[float] = []
+    def watched(self) -> Iterator[Busy]:
+        """Count processors that are kept busy by the worker and by processes it has started."""
+        elsewhere, every = self.worker.busy_elsewhere(), self.worker.busy()
+        start, busy = time.perf_counter(), Busy()
         yield busy
         elapsed = time.perf_counter() - start
-        busy.append((self.worker.busy_elsewhere() - before) / elapsed)
+        busy.elsewhere = (self.worker.busy_elsewhere() - elsewhere) / elapsed
+        busy.every = (self.worker.busy() - every) / elapsed
 
     def doubt(self) -> None:
         """Have the phase timed again: the machine may have been disturbed."""
@@ -256,7 +270,8 @@ def meaning(probe: Probe) -> Finding | None:
 
 def dependence(probe: Probe) -> Finding | None:
     """Demand other results for other inputs, and the right ones."""
-    before = probe.first
+    # Whether a random draw comes back, in time, is a question of its own: `chance`.
+    before = probe.results("before") if probe.case.random else probe.first
     first, second = probe.sets
     second.feed(probe.worker)
     try:
@@ -529,10 +544,11 @@ def preparing(probe: Probe) -> Finding | None:
 #: Guards that look once more when the times are taken.
 IN_HINDSIGHT = ("clock", "reading", "single", "fresh")
 
+#: In the order in which they look. `dependence` follows `fresh`: inputs that come after so many
+#: others are none that answers could be kept for.
 GUARDS: Mapping[str, Guard] = {
     "values": values,
     "meaning": meaning,
-    "dependence": dependence,
     "chance": chance,
     "counting": counting,
     "timed result": timed_result,
@@ -540,6 +556,7 @@ GUARDS: Mapping[str, Guard] = {
     "reading": reading,
     "single": single,
     "fresh": fresh,
+    "dependence": dependence,
     "feeding": feeding,
     "floor": floor,
     "cores": cores,
@@ -596,7 +613,7 @@ def _cores(probe: Probe) -> float:
     calls = probe.calls(LOOP_SECONDS[0])
     with probe.watched() as busy:
         answer = probe.worker.ask("cores", phase=probe.phase, calls=calls, count=CORES_LOOPS)
-    return float(np.sort(answer["cores"])[-1 - CORES_LEFT_OUT]) + busy[0]
+    return busy.processors(float(np.sort(answer["cores"])[-1 - CORES_LEFT_OUT]))
 
 
 def _loop(probe: Probe, calls: int) -> tuple[float, float]:

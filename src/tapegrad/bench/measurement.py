@@ -82,6 +82,8 @@ class Measurement:
     #: The last visit's answer: it is taken while the next worker is busy.
     _block: Block | None = field(default=None, init=False)
     _watch: Watch | None = field(default=None, init=False)
+    #: Whether that block tells all that was done in it.
+    _told: bool = field(default=False, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
 
@@ -448,22 +450,22 @@ class Measurement:
         block = Block(*key, process=process, round=number, ended=time.time(), **answer)
         self._costs[key] = max(self._costs.get(key, 0.0), block.seconds)
         looped = key.phase in self._offers[key.framework]["looped"] and not self.settings.cold
-        self._watch = watch if looped and worker.counts_calls else None
-        self._block = block
+        self._told = looped and worker.counts_calls
+        self._block, self._watch = block, watch
 
     def _take_block(self, *, store: bool = True) -> None:
         """Take a block, unless its time is divided by something else than the first was."""
-        block, self._block = self._block, None
-        if block is None or not self._cells[key := block.key].timed:
+        block, watch, self._block = self._block, self._watch, None
+        if block is None or watch is None or not self._cells[key := block.key].timed:
             return
-        if self._watch is not None:
-            self._doubts.setdefault(key, []).append(self._watch.doubt(block))
+        if self._told:
+            self._doubts.setdefault(key, []).append(watch.doubt(block))
         known = self._units.setdefault(key, block.units if self._scalar_graph else 1)
         if block.units != known:
             reason = f"counts one call as {block.units:,} units of work, not {known:,}"
             self._give_up(key, block.process, WorkerError("mistrusted", reason))
             return
-        self._busy.setdefault(key, []).append(block.cores)
+        self._busy.setdefault(key, []).append(watch.cores(block))
         seconds = float(np.median(block.samples)) * block.units
         self._claims.setdefault(key, []).append(seconds)
         if store:
@@ -509,13 +511,13 @@ class Measurement:
             probe = self._probe(key, self.teams[key.framework].worker(process))
             asked = {"values", "timed result"} <= self.settings.guards.keys()
             finding = guards.values(probe) if asked else None
-            if finding is None and last:
-                finding = self._still_depends(probe)
             if finding is None and last and self._costs.get(key, 0.0) <= LONG_BLOCK:
                 probe.stored = (
                     float(np.median(claims)) if (claims := self._claims.get(key)) else None
                 )
                 finding = self._still_in_time(probe)
+            if finding is None and last:
+                finding = self._still_depends(probe)
         except WorkerError as error:
             self._conclude(key, error.kind, f"after its times were taken: {error}")
             self._prepared.discard((key.framework, process))
@@ -583,7 +585,7 @@ class Measurement:
             phase=key.phase,
             dtype=offer["precision"] or self.case.dtype,
             threads=self.teams[key.framework].threads,
-            folder=self.folder / key.framework,
+            folder=self.folder / f"contender{list(self.teams).index(key.framework)}",
             sets=self._sets,
             looped=key.phase in offer["looped"],
             device=self.settings.device,

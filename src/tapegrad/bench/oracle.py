@@ -31,6 +31,8 @@ from tapegrad.worker.case import Case
 
 AnyArray = NDArray[Any]
 
+#: How the names of outputs and of gradients begin.
+KINDS = ("output", "grad:")
 #: Phases that give outputs, the simplest first.
 OUTPUT_PHASES = ("inference", "forward", "step")
 #: Two float64 witnesses may differ by this many times the rounding that float64 explains.
@@ -267,6 +269,8 @@ class _Witness:
     worker: Worker
     phases: Sequence[str]
     dtype: str
+    #: The name of its folder: its own may be none that files can have.
+    place: str
 
     @property
     def differentiates(self) -> bool:
@@ -285,7 +289,7 @@ class _Witness:
     ) -> Arrays:
         try:
             self.worker.ask("feed", arrays=paths, cotangents=cotangents)
-            answer = self.worker.ask("check", phase=phase, folder=str(folder / self.name))
+            answer = self.worker.ask("check", phase=phase, folder=str(folder / self.place))
             found = answers.load(answer)
         except WorkerError as error:
             raise _WitnessFailedError(self.name, str(error)) from None
@@ -319,7 +323,8 @@ def _prepare(
         if not set(OUTPUT_PHASES) & set(answer["phases"]):
             failures[name] = WorkerError("mistrusted", "it offers no phase with outputs")
             continue
-        ready.append(_Witness(name, worker, answer["phases"], case.dtype))
+        place = f"witness{len(ready)}"
+        ready.append(_Witness(name, worker, answer["phases"], case.dtype, place))
         if len(ready) >= 2 and (not case.wrt or any(each.differentiates for each in ready)):
             break
     return ready
@@ -393,6 +398,10 @@ class _Hearing:
 
     def _agree(self, witness: _Witness, found: Arrays, truth: Truth, part: int) -> None:
         names = witness.name, truth.sources[part]
+        known = {name for name in truth.arrays if name.startswith(KINDS[part])}
+        if missing := sorted(known - found.keys()):
+            lack = f"{', '.join(missing)} is missing"
+            raise DisagreementError(f"{' and '.join(names)} disagree: {lack}", names)
         if self._case.random:
             wanted = {name: array for name, array in truth.arrays.items() if name in found}
             if reason := randomness.difference(found, wanted):

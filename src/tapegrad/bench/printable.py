@@ -14,6 +14,15 @@ COLOURS = re.compile(r"\x1b\[[0-9;:?]*[A-Za-z]")
 #: tabs, and halves of surrogate pairs.
 UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 
+#: How long names are that become part of others: of runs, of folders, of columns.
+LONGEST_NAME = 60
+NAME = f"text that can be printed, of at most {LONGEST_NAME} characters"
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a text can be the name of something."""
+    return text == printable(text) and len(text) <= LONGEST_NAME
+
 
 def printable(value: Any) -> Any:
     """Replace what is unfit in all texts of a value, which is as JSON has them."""

@@ -94,6 +94,10 @@ class Worker(ABC):
         """Return the seconds so far that processes which it has started were busy."""
         return 0.0
 
+    def busy(self) -> float:
+        """Return the seconds so far that it and they were busy, whatever it says, if known."""
+        return self.busy_elsewhere()
+
     @abstractmethod
     def send(self, do: str, **arguments: Any) -> None:
         """Send a message; what the driver does next runs beside the worker."""
@@ -216,6 +220,10 @@ class WorkerProcess(Worker):
     def busy_elsewhere(self) -> float:
         """Add up the work of all threads of all processes below it, as Linux counts it."""
         return sum(_scheduled(child, RUNNING) for child in self._below())
+
+    def busy(self) -> float:
+        """Add up the work of all its threads and of those below it, as Linux counts it."""
+        return _scheduled(self._process.pid, RUNNING) + self.busy_elsewhere()
 
     def _below(self) -> set[int]:
         """Find the processes that it has started, those that have left it among them.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tapegrad.bench.errors import MalformedFileError
+from tapegrad.bench.printable import NAME, is_name
 from tapegrad.bench.results import AGAIN, Results
 from tapegrad.worker.case import LEVELS, SIZES, Case
 
@@ -74,6 +75,7 @@ class Suite:
         for level in self.memory_at:
             if level not in LEVELS:
                 yield f"memory_at: there is no level {level!r}. There are: {', '.join(LEVELS)}."
+        yield from _flaws_of_defaults(self.defaults)
         if not _all(self.bars, Bar):
             yield f"bars must be a tuple of Bar, not {_told(self.bars, Bar)}."
 
@@ -83,6 +85,8 @@ class Suite:
             yield f"a suite's name must be a text, not {self.name!r}."
         elif re.search(r"[\s/]", self.name):
             yield f"a suite's name may hold neither spaces nor slashes: {self.name!r}."
+        elif not is_name(self.name):
+            yield f"a suite's name is {NAME}, not {self.name!r}."
         elif self.name.endswith(AGAIN) and not self.of:
             yield f"{AGAIN} ends the names of runs that measure alarms again: not {self.name!r}."
 
@@ -108,6 +112,11 @@ def _flaws_of_choice(what: str, given: object, known: tuple[str, ...]) -> Iterat
         if key not in known:
             yield f"at_{what}: there is no {what} {key!r}. There are: {', '.join(known)}."
         yield from _flaws_of_names(f"at_{what}[{key!r}]", names)
+
+
+def _flaws_of_defaults(given: object) -> Iterator[str]:
+    if not isinstance(given, Mapping):
+        yield f'defaults must be a dictionary like {{"threads": 2}}, not {given!r}.'
 
 
 def _flaws_of_names(what: str, names: object) -> Iterator[str]:

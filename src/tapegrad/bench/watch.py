@@ -21,26 +21,30 @@ BLOCK_SLACK = 1e-2
 class Watch:
     """The driver's clock while a worker takes a block.
 
-    What a worker waited is read while it, or the next one, is busy: that takes long enough to count
-    between two blocks.
+    What a worker waited and did is read while it, or the next one, is busy: that takes long enough
+    to count between two blocks.
     """
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._elsewhere = self._elapsed = self._waited = 0.0
+        self._elsewhere = self._elapsed = self._waited = self._busy = 0.0
         self._start = time.perf_counter()
 
     @contextmanager
     def elsewhere(self) -> Iterator[None]:
         """Leave out what the driver itself does meanwhile: an answer may wait for it."""
         start = time.perf_counter()
-        self._waited = self._worker.waited()
+        self._waited, self._busy = self._worker.waited(), self._worker.busy()
         yield
         self._elsewhere += time.perf_counter() - start
 
     def stop(self) -> None:
         """Take the time."""
         self._elapsed = time.perf_counter() - self._start
+
+    def cores(self, block: Block) -> float:
+        """Return how many processors were busy: what is told, or what the system counts."""
+        return max(block.cores, (self._worker.busy() - self._busy) / self._elapsed)
 
     def doubt(self, block: Block) -> float:
         """Return how many times what the block tells has passed, at least."""

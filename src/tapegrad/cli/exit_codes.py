@@ -18,7 +18,7 @@ MEANINGS = {
     MISSED: "a regression, a bar that was missed, or a fault that the audit did not flag",
     USAGE: "wrong usage: an unknown name or option, a malformed file",
     STORE: "the store is missing, locked, full, read-only, unreachable or from a newer version",
-    NOTHING_MEASURED: "nothing could be measured",
+    NOTHING_MEASURED: "nothing could be measured, or compared",
     INSTALL: "a framework could not be installed",
     NO_ROOM: "the folder for temporary files (TMPDIR), or the output, is full or cannot be written",
     DEFECT: "a defect of tapegrad itself, shown with its traceback; please report it",

@@ -112,7 +112,7 @@ class Session:
         """Replace the inputs."""
         self._inputs = {name: np.load(path) for name, path in arrays.items()}
         self._cotangents = [np.load(path) for path in cotangents]
-        self.work.feed(self._inputs, self._cotangents)
+        self._feed(self._inputs)
         return {}
 
     def do_check(self, phase: str, folder: str) -> dict[str, Any]:
@@ -175,15 +175,24 @@ class Session:
         """Tell whether a result is the same before and after other inputs are taken."""
         result = self._phase(phase).call()
         before = {name: np.array(array) for name, array in self.work.arrays(phase, result).items()}
-        self._changes += 1
-        self.work.feed(_changed(self._inputs, self._changes), self._cotangents)
+        self._feed(self._others())
         after = self.work.arrays(phase, result)
         kept = all(
             np.array_equal(array, after[name], equal_nan=array.dtype.kind == "f")
             for name, array in before.items()
         )
-        self.work.feed(self._inputs, self._cotangents)
+        self._feed(self._inputs)
         return kept
+
+    def _feed(self, arrays: Mapping[str, AnyArray]) -> None:
+        """Replace the inputs, and wait: what is put off until then is part of taking them."""
+        self.work.feed(arrays, self._cotangents)
+        self.adapter.settle()
+
+    def _others(self) -> dict[str, AnyArray]:
+        """Make inputs that nobody has seen before."""
+        self._changes += 1
+        return _changed(self._inputs, self._changes)
 
     def do_fresh(self, phase: str, count: int) -> dict[str, Any]:
         """Time single calls on inputs never seen before, and the same call again."""
@@ -192,14 +201,12 @@ class Session:
         again: list[float] = []
         with timing.quiet():
             for _ in range(count):
-                self._changes += 1
-                self.work.feed(_changed(self._inputs, self._changes), self._cotangents)
-                self.adapter.settle()
+                self._feed(self._others())
                 for times in (fresh, again):
                     start = time.perf_counter()
                     arrays(phase, call())
                     times.append(time.perf_counter() - start)
-        self.work.feed(self._inputs, self._cotangents)
+        self._feed(self._inputs)
         return {"fresh": min(fresh), "again": min(again)}
 
     def do_cores(self, phase: str, calls: int, count: int) -> dict[str, Any]:
@@ -319,8 +326,11 @@ def _save(arrays: Mapping[str, AnyArray], folder: Path) -> dict[str, str]:
 
 
 def _changed(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
-    """Make inputs like those given: elsewhere along the longest side, each off by its own part."""
-    factors = np.random.default_rng(index).uniform(0.99, 1.01, FACTORS)
+    """Make inputs like those given: elsewhere along the longest side, each off by its own part.
+
+    By which is drawn anew in each process, so that nobody can prepare answers.
+    """
+    factors = np.random.default_rng().uniform(0.99, 1.01, FACTORS)
     changed = {}
     for name, array in inputs.items():
         side = int(np.argmax(array.shape)) if array.ndim else None

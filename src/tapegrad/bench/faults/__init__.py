@@ -252,6 +252,13 @@ FAULTS = (
         ("wrong",),
     ),
     Fault(
+        "remembers two",
+        "computes for the first two sets of inputs, and gives an old answer for others",
+        "memories",
+        "dependence",
+        case=SORTING,
+    ),
+    Fault(
         "remembers inputs",
         "computes once for each set of inputs",
         "memories",
@@ -325,6 +332,13 @@ FAULTS = (
     Fault(
         "works when fed and copies",
         "computes when it takes its inputs, and copies",
+        "memories",
+        "feeding",
+        case=HEAVY,
+    ),
+    Fault(
+        "works when waited for",
+        "computes when it is to wait for what it has started, and copies",
         "memories",
         "feeding",
         case=HEAVY,

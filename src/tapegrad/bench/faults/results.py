@@ -42,7 +42,13 @@ class AnotherShape(Honest):
 
 
 class _HalfSoon(_Half):
+    """Takes all rows for three calls after each feed."""
+
     honest_calls = 3
+
+    def feed(self, arrays: Mapping[str, AnyArray], cotangents: Sequence[AnyArray]) -> None:
+        super().feed(arrays, cotangents)
+        self.calls = 0
 
 
 class AnotherShapeWhenTimed(Honest):

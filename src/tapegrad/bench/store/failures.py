@@ -58,6 +58,13 @@ FAILURES = (
         "what was written before is kept",
     ),
     Failure(
+        StoreError,
+        (sqlite3.SQLITE_IOERR,),
+        ("58030",),
+        "expected the disk to read and write, but it refused, as one that is full does; make room "
+        "and try again, what was written before is kept",
+    ),
+    Failure(
         NotAStoreError,
         (sqlite3.SQLITE_NOTADB,),
         (),

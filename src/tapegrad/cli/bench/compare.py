@@ -32,7 +32,8 @@ def compare(
 ) -> None:
     """Say what changed between two runs.
 
-    Decides operator by operator; ends with 1 if anything got slower or broke.
+    Decides operator by operator; ends with 1 if anything got slower or broke, and with 4 if the
+    runs have nothing in common.
     """
     from tapegrad.bench import regressions
     from tapegrad.bench.regressions.changes import QUIET
@@ -61,4 +62,7 @@ def compare(
         )
     for difference in found.differences:
         say(f"Not the same: {difference.what}: {difference.before}, then {difference.after}")
+    if not found.series:
+        say("Nothing could be compared: name two runs of one suite with the same frameworks.")
+        raise typer.Exit(exit_codes.NOTHING_MEASURED)
     raise typer.Exit(exit_codes.MISSED if found.regressions else exit_codes.FINE)

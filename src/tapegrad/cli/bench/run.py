@@ -166,12 +166,12 @@ def measure(
         with listener() as progress:
             results = run_suite(suite, store=store, resume=resume, listener=progress, **options)
         render(results, verbose=verbose)
-        if chart is not None and results.blocks:
+        say("\n" + _advice(results, store, url))
+        if chart is not None and _has_times(results):
             from tapegrad.bench.report.chart import draw
 
             draw(results, chart)
             say(f"\nChart: {chart}")
-        say("\n" + _advice(results, store, url))
     raise typer.Exit(_code(results))
 
 
@@ -186,12 +186,17 @@ def _advice(results: Results, store: Store, url: str | None) -> str:
     return f"Kept in {store.place}. Show it again with:\n  tapegrad bench report {run.id}{place}"
 
 
+def _has_times(results: Results) -> bool:
+    """Tell whether anything is shown with a time: blocks may turn out not to be believed."""
+    return any(cell.timed for cell in results.cells)
+
+
 def _code(results: Results) -> int:
     from tapegrad.bench.report.figures import bars_of
 
     if results.run.status == "interrupted":
         return exit_codes.INTERRUPTED
-    if not results.blocks:
+    if not _has_times(results):
         say("Nothing could be measured; the reasons are below the table.")
         return exit_codes.NOTHING_MEASURED
     if any(bar.verdict == "missed" for bar in bars_of(results)):
