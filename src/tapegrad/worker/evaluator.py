@@ -57,12 +57,13 @@ def evaluations(evaluator: Evaluator[Built], case: Case, arrays: Mapping[str, An
     fresh: list[Built] = []
 
     def forget() -> None:
-        runs.clear()
         fresh[:] = [build()]
 
     def compile_fresh() -> Run:
-        runs[:] = [evaluator.compile(fresh[0], points.rows)]
-        return runs[0]
+        run = evaluator.compile(fresh[0], points.rows)
+        if not runs:  # steps stay with the first one: some get faster while they run
+            runs.append(run)
+        return run
 
     def step() -> Result:
         if not runs:
