@@ -1,7 +1,8 @@
 """Measures what descent loops spend outside evaluations, on graphs of 10,000 operations.
 
-Samples the loops with `perf`: what lies in the kernels of an instruction set is evaluation, and so
-is bringing inputs to their slots; the rest of the loop is not. Compiling is neither. To subtract
+Samples the loops with `perf`: what lies in the kernels of an instruction set or in machine code,
+which has no name, is evaluation, and so is bringing inputs to their slots; the rest of the loop is
+not. Compiling is neither. To subtract
 times of evaluations from times of loops would not do: they differ by what the points do to the
 kernels and by the machine's noise more than by what is looked for. The module needs its symbols:
 install it with `pip install -Cinstall.strip=false .`, or copy that of build/*/stage over it.
@@ -25,6 +26,7 @@ METHODS = ["sgd", "momentum", "adam", "lbfgs"]
 #: Parts of names. Kernels of an instruction set are evaluation, but for those that move points.
 KERNELS = re.compile(r"tapegrad::(avx\w+|baseline|neon)::")
 MOVING, BRINGING = "::moving::", "Objective<double>::run"
+ANONYMOUS = "[JIT]"  # what perf calls executable memory that is no file
 LOOP = ("Descent<", "Objective<", "Search::", "Lbfgs::")
 
 
@@ -69,8 +71,8 @@ def shares(arguments):
     counts = collections.Counter()
     for line in listed.splitlines():
         fields = [field.strip() for field in line.split("\t")]
-        if len(fields) == 3 and fields[1].startswith("_core"):
-            counts[fields[2]] += int(fields[0])
+        if len(fields) == 3 and fields[1].startswith(("_core", ANONYMOUS)):
+            counts[fields[2] if fields[1].startswith("_core") else ANONYMOUS] += int(fields[0])
     return answer.split(), counts
 
 
@@ -80,7 +82,7 @@ def inside_and_outside(counts):
     for symbol, samples in counts.items():
         if MOVING in symbol:
             outside += samples
-        elif KERNELS.search(symbol) or BRINGING in symbol:
+        elif KERNELS.search(symbol) or BRINGING in symbol or symbol == ANONYMOUS:
             inside += samples
         elif any(name in symbol for name in LOOP):
             outside += samples
