@@ -301,6 +301,18 @@ def test_a_function_is_recorded_once_per_shape() -> None:
     assert calls == [(2,), (1,), (2, 1), (1, 2), ()]
 
 
+@pytest.mark.parametrize("shape", [3, (3,), [3], (np.int64(3),)])
+def test_programs_of_functions_take_shapes_as_numpy_does(shape: Any) -> None:
+    gradient = tg.grad(bowl)
+    assert gradient.program(shape) is gradient.program((3,))
+
+
+@pytest.mark.parametrize("shape", [0, (0,), (2, -1), -3, "ab", (2.5,), None])
+def test_shapes_that_make_no_sense_are_told(shape: Any) -> None:
+    with pytest.raises((tg.ShapeError, tg.DTypeError), match="grad: expected a shape"):
+        tg.grad(bowl).program(shape)
+
+
 def test_a_function_that_raises_is_recorded_again() -> None:
     calls = []
 

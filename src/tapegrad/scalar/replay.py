@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -99,9 +100,9 @@ class Replayed(Derived):
             found = self._recordings[shape] = self._record(shape)
         return found
 
-    def program(self, shape: Shape) -> Program:
+    def program(self, shape: int | Sequence[int]) -> Program:
         """Return the compiled program for arguments of a shape: its results are flat."""
-        return self.recorded(shape).program
+        return self.recorded(as_shape(shape, self._name)).program
 
     def _record(self, shape: Shape) -> Recording:
         x, y = record(self._function, shape, self._name)
@@ -226,3 +227,15 @@ def as_point(x: ArrayLike, name: str) -> NDArray[Any]:
     if point.size == 0:
         raise ShapeError(f"{name}: expected at least one value, got an empty array")
     return point
+
+
+def as_shape(shape: int | Sequence[int], name: str) -> Shape:
+    """Take what is given for the shape of an argument that has a value or more."""
+    entries = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        found = tuple(operator.index(entry) for entry in entries)
+    except TypeError:
+        raise DTypeError(f"{name}: expected a shape as (2, 3), got {shape!r}") from None
+    if any(entry < 1 for entry in found):
+        raise ShapeError(f"{name}: expected a shape of at least one value, got {found}")
+    return found
