@@ -32,6 +32,11 @@ def test_gradcheck_finds_a_wrong_derivative() -> None:
         (lambda x: tg.log(x[0]), [1e-12]),
         (tg.log, 1e300),
         (lambda x: x[0] ** -2, [1e-3]),
+        (lambda x: 1 / x, 1e-30),
+        (lambda x: 1 / x, -1e-8),
+        (lambda x: x[0] ** -2, [1e-12]),
+        (lambda x: tg.log(abs(x)), 1e-12),
+        (lambda x: tg.exp(-1e8 * x * x), 1e-4),
         (lambda x: np.sum(np.exp(x)), [20.0, 1.0]),
         (lambda x: tg.sin(1e4 * x), 0.3),
         (abs, 1e-9),
@@ -55,6 +60,15 @@ def test_gradcheck_finds_slight_errors_at_any_scale(x: float, eps: float | None)
         tg.gradcheck(wrong, x, eps=eps, atol=1e-12)
     with pytest.raises(tg.GradError, match=r"of output \(1,\) by entry \(2,\)"):
         tg.gradcheck(lambda v: np.stack([v[0], wrong(v[2])]), [1.0, 2.0, x], eps=eps, atol=1e-12)
+
+
+@pytest.mark.parametrize("x", [1e-30, 1e-12, -1e-8, 1e-3, 2.0])
+def test_gradcheck_finds_slight_errors_beside_a_pole(x: float) -> None:
+    wrong = tg.custom(np.reciprocal, lambda g, x: -g * (1 + 1e-4) / x**2)
+    with pytest.raises(tg.GradError, match=r"entry \(\)"):
+        tg.gradcheck(wrong, x)
+    with pytest.raises(tg.GradError, match=r"is 2,"):  # steps of 1e-13 show nothing here
+        tg.gradcheck(tg.custom(lambda x: np.exp(20) + x, lambda g, x: 2 * g), 1e-12)
 
 
 def test_gradcheck_works_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

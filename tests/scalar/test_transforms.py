@@ -301,6 +301,18 @@ def test_a_function_is_recorded_once_per_shape() -> None:
     assert calls == [(2,), (1,), (2, 1), (1, 2), ()]
 
 
+@pytest.mark.parametrize("shape", [3, (3,), [3], (np.int64(3),)])
+def test_programs_of_functions_take_shapes_as_numpy_does(shape: Any) -> None:
+    gradient = tg.grad(bowl)
+    assert gradient.program(shape) is gradient.program((3,))
+
+
+@pytest.mark.parametrize("shape", [0, (0,), (2, -1), -3, "ab", (2.5,), None])
+def test_shapes_that_make_no_sense_are_told(shape: Any) -> None:
+    with pytest.raises((tg.ShapeError, tg.DTypeError), match="grad: expected a shape"):
+        tg.grad(bowl).program(shape)
+
+
 def test_a_function_that_raises_is_recorded_again() -> None:
     calls = []
 
@@ -378,6 +390,43 @@ def test_empty_points_are_shape_errors(point: Any) -> None:
 def test_points_that_are_not_numbers_raise(point: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
         tg.grad(bowl)(point)
+
+
+@pytest.mark.parametrize("nested", [2.0, [2.0, 3.0]])
+def test_derivatives_of_derivatives_of_functions_say_how_they_are_written(nested: Any) -> None:
+    with pytest.raises(TypeError, match=r"grad: .*tg\.grad\(lambda x: tg\.grad\(f\(x\), x\)\)"):
+        tg.jacobian(tg.grad(bowl))(nested)
+
+
+def swapped(x: Any) -> Any:
+    x[0], x[1] = x[1], x[0]
+    return np.stack([x[0] ** 2, 3 * x[1]])
+
+
+def in_place(x: Any) -> Any:
+    x[1:] += 2 * x[:-1]
+    x[0] = 5.0
+    return x**2
+
+
+@pytest.mark.parametrize("function", [swapped, in_place])
+def test_functions_may_write_into_their_argument(function: Any) -> None:
+    point = np.array([1.5, -2.0])
+    wanted = function(point.copy())
+    slopes = np.column_stack(
+        [(function(point + step) - function(point - step)) / 2e-3 for step in 1e-3 * np.eye(2)]
+    )
+    np.testing.assert_allclose(tg.jacobian(function)(point), slopes, atol=1e-9)
+    np.testing.assert_allclose(
+        tg.jacobian(function, sparse=True)(point).toarray(), slopes, atol=1e-9
+    )
+    values, along = tg.jvp(function)(point, [1.0, 0.0])
+    np.testing.assert_allclose(values, wanted)
+    np.testing.assert_allclose(along, slopes[:, 0], atol=1e-9)
+    np.testing.assert_allclose(tg.vjp(function)(point, [0.0, 1.0])[1], slopes[1], atol=1e-9)
+    assert tg.gradcheck(function, point)
+    assert tg.locate_nonfinite(tg.jacobian(function), point) is None
+    np.testing.assert_array_equal(point, [1.5, -2.0])
 
 
 def test_documentation_of_the_function_is_kept() -> None:

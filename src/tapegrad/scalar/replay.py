@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -54,6 +55,17 @@ class Derived:
         called = getattr(self._function, "__name__", type(self._function).__name__)
         return f"<{self._name} of {called}>"
 
+    def point(self, x: ArrayLike) -> NDArray[Any]:
+        """Take the argument of a call for an array of numbers."""
+        point = as_point(x, self._name)
+        if point.dtype == object and any(isinstance(each, Var) for each in point.flat):
+            raise DTypeError(
+                f"{self._name}: derivatives of functions take numbers, got a Var; of Vars they are "
+                "written with what to differentiate by, as in "
+                "tg.grad(lambda x: tg.grad(f(x), x)) for the second derivative"
+            )
+        return point
+
     def with_lines(self, shape: Shape) -> tuple[ArrayOfVars, ArrayOfVars]:
         """Record the function itself again, argument and value, in a graph that knows its lines."""
         return record(self._function, shape, self._name, lines=True)
@@ -88,9 +100,9 @@ class Replayed(Derived):
             found = self._recordings[shape] = self._record(shape)
         return found
 
-    def program(self, shape: Shape) -> Program:
+    def program(self, shape: int | Sequence[int]) -> Program:
         """Return the compiled program for arguments of a shape: its results are flat."""
-        return self.recorded(shape).program
+        return self.recorded(as_shape(shape, self._name)).program
 
     def _record(self, shape: Shape) -> Recording:
         x, y = record(self._function, shape, self._name)
@@ -110,7 +122,7 @@ class Replayed(Derived):
 
     def __call__(self, x: ArrayLike, second: ArrayLike | None = None, /) -> Any:
         """Evaluate at one point, an array of any shape."""
-        point = as_point(x, self._name)
+        point = self.point(x)
         recording = self.recorded(point.shape)
         values = point.ravel()
         if recording.second is not None:
@@ -156,7 +168,7 @@ class SparseReplayed(Derived):
 
     def __call__(self, x: ArrayLike) -> csr_array[Any]:
         """Evaluate at one point."""
-        point = as_point(x, self._name)
+        point = self.point(x)
         self._latest = self.recorded(point.shape)
         return self._latest(point)
 
@@ -171,9 +183,13 @@ class SparseReplayed(Derived):
 def record(
     function: Function, shape: Shape, name: str, *, lines: bool = False
 ) -> tuple[ArrayOfVars, ArrayOfVars]:
-    """Call a function with Vars; returns them and what came of them, as arrays."""
+    """Call a function with Vars; returns them and what came of them, as arrays.
+
+    The function gets an array of its own: one that writes into its argument must not change by
+    what the result is differentiated.
+    """
     x = Graph(lines=lines).inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
-    y = unmasked(function(x if shape else x[()]), name)
+    y = unmasked(function(x.copy() if shape else x[()]), name)
     result = np.empty((), dtype=object)
     if isinstance(y, (np.ndarray, list, tuple)):
         result = np.array(y, dtype=object)
@@ -211,3 +227,15 @@ def as_point(x: ArrayLike, name: str) -> NDArray[Any]:
     if point.size == 0:
         raise ShapeError(f"{name}: expected at least one value, got an empty array")
     return point
+
+
+def as_shape(shape: int | Sequence[int], name: str) -> Shape:
+    """Take what is given for the shape of an argument that has a value or more."""
+    entries = shape if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        found = tuple(operator.index(entry) for entry in entries)
+    except TypeError:
+        raise DTypeError(f"{name}: expected a shape as (2, 3), got {shape!r}") from None
+    if any(entry < 1 for entry in found):
+        raise ShapeError(f"{name}: expected a shape of at least one value, got {found}")
+    return found
