@@ -50,6 +50,20 @@ void run_row_piece(void* slots, const Piece& piece) {
     kernels<T>().run_lanes(piece.code, static_cast<T*>(slots), static_cast<int>(least_width<T>));
 }
 
+/// What `all` has for these shared inputs, made if need be: not while the mutex is held, which a
+/// fork would leave locked in the child.
+template <class Made, class Make>
+const Made* find_or_make(std::map<std::vector<char>, std::unique_ptr<Made>>& all, std::mutex& mutex,
+                         const std::vector<char>& shared, Make make) {
+    {
+        std::lock_guard lock(mutex);
+        if (const auto found = all.find(shared); found != all.end()) return found->second.get();
+    }
+    std::unique_ptr<Made> made = make();
+    std::lock_guard lock(mutex);
+    return all.try_emplace(shared, std::move(made)).first->second.get();
+}
+
 }  // namespace
 
 template <class T>
@@ -134,7 +148,6 @@ auto Runner<T>::machine(int lanes) const -> Machine& {
 
 template <class T>
 void Runner<T>::make(Machine& machine, int lanes) const {
-    machine.tried = true;
     machine.isa = &isa();
     const std::string name = machine.isa->name;
     if (!may_assemble() || (name != "avx512" && name != "avx2")) return;
@@ -150,19 +163,43 @@ void Runner<T>::make(Machine& machine, int lanes) const {
 }
 
 template <class T>
+void Runner<T>::make_once(Machine& machine, int lanes, bool waits) const {
+    struct Done {
+        std::atomic<int>& maker;
+        ~Done() {
+            maker.store(tried, std::memory_order_release);
+            maker.notify_all();
+        }
+    };
+    const int self = getpid();
+    int maker = machine.maker.load(std::memory_order_acquire);
+    while (maker != tried) {
+        if (maker == self) {
+            if (!waits) return;
+            machine.maker.wait(maker, std::memory_order_acquire);
+            maker = machine.maker.load(std::memory_order_acquire);
+        } else if (machine.maker.compare_exchange_strong(maker, self)) {
+            // Of nobody, or of a thread that was lost in a fork.
+            const Done done{machine.maker};
+            return make(machine, lanes);
+        }
+    }
+}
+
+template <class T>
 const Runner<T>& Runner<T>::in_lanes(int lanes, std::size_t count) const {
     if (!program_->is_plain()) return *this;
     Machine& machine = this->machine(lanes);
     if (const Runner* made = machine.made.load(std::memory_order_acquire))
         return machine.isa == &isa() ? *made : *this;
+    if (machine.maker.load(std::memory_order_relaxed) == tried) return *this;
     const std::size_t before = machine.asked.load(std::memory_order_relaxed);
     const std::size_t many = lanes == 1 ? many_points : many_rows;
-    if (before > 2 * many) return *this;  // it was tried
     machine.asked.store(before + count, std::memory_order_relaxed);
     if (before + count < many) return *this;
-    std::lock_guard lock(machine_mutex_);
-    if (!machine.tried) make(machine, lanes);
-    return machine.runner && machine.isa == &isa() ? *machine.runner : *this;
+    make_once(machine, lanes, count >= many);
+    const Runner* made = machine.made.load(std::memory_order_acquire);
+    return made && machine.isa == &isa() ? *made : *this;
 }
 
 template <class T>
@@ -217,12 +254,10 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
 
 template <class T>
 const Runner<T>* Runner<T>::pinned(const std::vector<char>& shared) const {
-    std::lock_guard lock(parts_mutex_);
-    auto [place, is_new] = pinned_.try_emplace(shared);
-    if (is_new)
-        if (auto program = program_->pinned(shared))
-            place->second = std::make_unique<Runner>(std::move(program));
-    return place->second.get();
+    return find_or_make(pinned_, parts_mutex_, shared, [&]() -> std::unique_ptr<Runner> {
+        auto program = program_->pinned(shared);
+        return program ? std::make_unique<Runner>(std::move(program)) : nullptr;
+    });
 }
 
 template <class T>
@@ -231,12 +266,11 @@ auto Runner<T>::parts_for(const InputRows<T>* inputs) const -> const Parts* {
     for (std::uint32_t i = 0; i < program_->code().input_count; ++i)
         shared.push_back(inputs[i].stride == 0);
     if (std::find(shared.begin(), shared.end(), char(true)) == shared.end()) return nullptr;
-    std::lock_guard lock(parts_mutex_);
-    auto [place, is_new] = parts_.try_emplace(shared);
-    if (is_new)
-        if (Split found = split(*program_, shared); found.rows)
-            place->second.reset(new Parts{Runner(found.shared), Runner(found.rows)});
-    return place->second.get();
+    return find_or_make(parts_, parts_mutex_, shared, [&]() -> std::unique_ptr<Parts> {
+        const Split found = split(*program_, shared);
+        if (!found.rows) return nullptr;
+        return std::unique_ptr<Parts>(new Parts{Runner(found.shared), Runner(found.rows)});
+    });
 }
 
 template <class T>

@@ -125,14 +125,19 @@ class Runner {
     struct Machine {
         std::atomic<std::size_t> asked = 0;  ///< evaluations so far
         std::atomic<const Runner*> made = nullptr;
-        bool tried = false;
+        /// The process whose thread makes it, or one of the below. No lock: a fork would leave it
+        /// locked in the child for ever.
+        std::atomic<int> maker = nobody;
         const Isa* isa = nullptr;
         std::unique_ptr<Runner> runner = nullptr;
     };
+    static constexpr int nobody = 0, tried = -1;
     /// Lanes of up to 2^8.
     static constexpr std::size_t machine_count = 9;
     Machine& machine(int lanes) const;
     void make(Machine& machine, int lanes) const;
+    /// Makes it, unless another thread does: those that have many points wait for that.
+    void make_once(Machine& machine, int lanes, bool waits) const;
     std::size_t code_bytes(int lanes) const;
     std::unique_ptr<Workspace<T>> take(int width) const;
     void give(std::unique_ptr<Workspace<T>> workspace) const;
@@ -154,7 +159,7 @@ class Runner {
     std::shared_ptr<const Program> program_;
     int width_;
     int row_lanes_;  ///< of machine code for rows
-    mutable std::mutex mutex_, parts_mutex_, machine_mutex_;
+    mutable std::mutex mutex_, parts_mutex_;
     mutable std::array<Machine, machine_count> machines_;  ///< by the logarithm of their lanes
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
     mutable std::map<std::vector<char>, std::unique_ptr<Parts>> parts_;  ///< by shared inputs

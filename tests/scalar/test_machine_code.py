@@ -78,6 +78,13 @@ def assert_same_bits(found: Any, want: Any) -> None:
         np.testing.assert_array_equal(np.signbit(a[finite]), np.signbit(b[finite]))
 
 
+def forbid() -> None:
+    """Choose the instruction set that has no machine code."""
+    if "baseline" not in tg.isas():
+        pytest.skip("this build has no baseline")
+    tg.set_isa("baseline")
+
+
 def check(program: tg.Program, points: NDArray[Any], isa: str, calls: bool = False) -> None:
     """Compare rows and points, before and after there is machine code.
 
@@ -185,7 +192,7 @@ def test_sums_over_rows_and_shared_inputs(isa: str) -> None:
         total = program.batch(rows, shared=shared, reduce="sum")
     again = program.batch(rows[:500], shared=shared, reduce="sum")
     assert_same_bits(again, first)
-    tg.set_isa("baseline")
+    forbid()
     assert_same_bits(total, program.batch(rows, shared=shared, reduce="sum"))
 
 
@@ -198,7 +205,7 @@ def test_descents_take_the_same_steps(method: Any, starts: int, isa: str) -> Non
     start = x0[0] if starts == 1 else x0
     # Each compares with a program of its own, which has not run yet.
     found = tg.compile(valley, wrt=x).minimize(start, method, steps=1_500)
-    tg.set_isa("baseline")
+    forbid()
     want = tg.compile(valley, wrt=x).minimize(start, method, steps=1_500)
     np.testing.assert_array_equal(found.x, want.x)
     np.testing.assert_array_equal(found.value, want.value)
@@ -243,6 +250,31 @@ def test_many_threads_meet_the_moment_when_it_is_made() -> None:
     assert len(found) == 240
     for each in found:
         assert_same_bits(each, want)
+
+
+def test_those_who_ask_at_the_same_time_all_have_it() -> None:
+    if tg.isa() not in ASSEMBLED:
+        pytest.skip("machine code is made for AVX2 and AVX-512")
+    x = tg.Graph().inputs(20)
+    nodes: list[tg.Var] = list(x)
+    for i in range(20_000):
+        nodes.append(nodes[-1 - i % 17] * 0.5 + nodes[-20] * 0.25)
+    program = tg.compile(tg.sum(nodes), wrt=x)
+    barrier = threading.Barrier(4)
+    found: list[int] = []
+
+    def work() -> None:
+        barrier.wait()
+        program.prepare(rows=10_000)
+        found.append(program.stats["row_code_bytes"])
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert all(found)
 
 
 def test_it_can_be_forbidden() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -743,6 +744,29 @@ def test_a_child_of_a_child_computes_the_same() -> None:
         return bool(np.array_equal(program.batch(rows, threads=2)[0], want))
 
     assert in_child(lambda: work() and in_child(work) == 0) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_while_machine_code_is_made() -> None:
+    x = tg.Graph().inputs(20)
+    nodes: list[tg.Var] = list(x)
+    for i in range(40_000):
+        nodes.append(nodes[-1 - i % 17] * 0.5 + nodes[-20] * 0.25)
+    program = tg.compile(tg.sum(nodes), wrt=x)
+    point = np.linspace(0, 1, 20)
+    want = program(point)[0]
+
+    def work() -> bool:
+        program.prepare(points=10_000, rows=10_000)
+        return bool(program(point)[0] == want and program.batch(point[None])[0][0] == want)
+
+    maker = threading.Thread(target=lambda: program.prepare(points=10_000, rows=10_000))
+    maker.start()
+    time.sleep(0.002)
+    assert in_child(work) == 0
+    maker.join()
+    assert work()
 
 
 # ---- memory ------------------------------------------------------------------------------------
