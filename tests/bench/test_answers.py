@@ -268,7 +268,7 @@ SECOND = """
     ("what", "verdict", "reason"),
     [
         ("os._exit(3)", "crashed", "exit code 3"),
-        ("time.sleep(600)", "timeout", "no answer to `check` within 3 s"),
+        ("time.sleep(600)", "timeout", "no answer to `time` within 3 s"),
         ("os.closerange(1, 64); time.sleep(600)", "crashed", "closed its output"),
     ],
 )
