@@ -9,8 +9,9 @@
 # it has: allow a minute more for its end. OUT gets the store, packed, after each suite, and one log.
 # Options of a suite come after those that all suites share, and win; '200 operators --resume latest'
 # goes on with a run if WORK is the folder of the call before. DEVICE=cpu is a rehearsal.
-# WARM=SECONDS fills the compilers' caches for these suites first, many cases at a time; its times are
-# thrown away. COMPILE=REGEX chooses among the lines of `compiled`.
+# WARM=SECONDS fills the compilers' caches for these suites first, in the sizes that they ask for, many
+# cases at a time; its times are thrown away. COMPILE=REGEX chooses among the lines of `compiled`: XLA
+# chooses algorithms of convolutions and products by trial, for which large ones need the GPU alone.
 set -uo pipefail
 set -f  # patterns among options are not names of files
 
@@ -31,10 +32,10 @@ compiled=(
     "cnn-models jax "{resnet152,resnet101,resnet50,vgg19_bn,vgg16_bn,vgg19,vgg16,resnet34,resnet18}"?batch*"
     "cnn-layers torch-compile,jax "{"conv2d?1x*","conv2d?8x*",linear,batch_norm,"*pool2d"}
     "modules torch-compile,jax "{conv2d,linear,multi_head_attention,softmax}
-    "fused torch-compile,jax "{"conv2d*","linear*","add*","batch_norm",relu,gelu,layer_norm,"*softmax*"}" --sizes medium"
-    "operators jax "{conv1d,conv_transpose2d,"conv2d,conv2d_d*","conv2d_[gpsw]*","matmul,bmm,matvec",linear,"einsum,outer"}" --sizes large"
-    "operators jax "{"*_cell","multi_head_attention,scaled*","a*","b[acr]*,c[lru]*,conc*,cos*","d*,e[lrx]*,f*"}" --sizes large"
-    "operators jax "{"g[ael]*,gro*,h*,i*,k*","l[12aeo]*","max*,me*,mi*,mo*,ms*,mul","n*,p*","r*","s[egioqu]*","s[lpt]*,scat*,t*,u*,v*,w*"}" --sizes large"
+    "fused torch-compile,jax "{"conv2d*","linear*","add*","batch_norm",relu,gelu,layer_norm,"*softmax*,nll_loss"}
+    "operators jax "{conv1d,conv_transpose2d,"conv2d,conv2d_d*","conv2d_[gpsw]*","matmul,bmm,matvec",linear,"einsum,outer"}
+    "operators jax "{"*_cell","multi_head_attention,scaled*","a*","b[acr]*,c[lru]*,conc*,cos*","d*,e[lmrx]*,f*"}
+    "operators jax "{"g[ael]*,gro*,h*,i*,k*","l[12aeo]*","max*,me*,mi*,mo*,ms*,mul","n*,p*","r*","s[egioqu]*","s[lpt]*,scat*,t*,u*,v*,w*"}
 )
 device=${DEVICE:-cuda}
 python=${PYTHON:-python3}
@@ -71,6 +72,17 @@ with open(sys.argv[1], "rb") as plain, lzma.open(sys.argv[2], "wb", preset=1) as
 PY
 }
 
+# Lists what to compile for the suites that are asked for, in their sizes.
+to_compile() {
+    local suite options sizes
+    for entry in "${suites[@]}"; do
+        read -r _ suite options <<<"$entry"
+        case " $options " in *" --resume "*) continue ;; esac
+        sizes=$(grep -oE -- '--sizes[ =][^ ]+' <<<"$options")
+        printf '%s\n' "${compiled[@]}" | grep "^$suite " | sed "s/\$/${sizes:+ $sizes}/"
+    done | awk '!seen[$0]++' | grep -E "${COMPILE:-}"
+}
+
 compile_one() {
     set -f
     read -r suite names cases options <<<"$1"
@@ -87,8 +99,7 @@ if [ -n "${WARM:-}" ]; then
     export -f compile_one
     warm=$(mktemp -d "$work/warm.XXXXXXXXXX") # a name that only these runs have in their commands
     export python warm DEVICE=$device
-    own="^($(printf '%s\n' "${suites[@]}" | awk '{print $2}' | sort -u | paste -sd'|')) "
-    printf '%s\n' "${compiled[@]}" | grep -E "${COMPILE:-$own}" | tr '\n' '\0' |
+    to_compile | tr '\n' '\0' |
         timeout -s INT -k 10 "$WARM" xargs -0 -P "$(($(nproc) * 3 / 4))" -I{} bash -c 'compile_one "{}"'
     pkill -9 -f "$warm"
 fi

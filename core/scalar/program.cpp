@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "../errors.h"
+#include "../locks.h"
 #include "derive.h"
 #include "loops.h"
 #include "lower.h"
@@ -327,12 +328,12 @@ std::shared_ptr<const Program> Program::derived(
     const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const {
     if (auto found = find_derived(key)) return found;
     auto made = make();
-    std::lock_guard lock(derived_mutex_);
+    std::lock_guard lock(lock_of(this));
     return derived_.try_emplace(key, std::move(made)).first->second;
 }
 
 std::shared_ptr<const Program> Program::find_derived(const std::string& key) const {
-    std::lock_guard lock(derived_mutex_);
+    std::lock_guard lock(lock_of(this));
     const auto found = derived_.find(key);
     return found == derived_.end() ? nullptr : found->second;
 }

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <utility>
@@ -144,7 +143,6 @@ class Program {
     std::vector<NodeId> wrt_;    ///< what the derivatives are by; empty if they are roots
     std::vector<std::uint32_t> source_positions_;
     std::vector<std::string> input_names_;
-    mutable std::mutex derived_mutex_;
     mutable std::map<std::string, std::shared_ptr<const Program>> derived_;
 };
 

@@ -11,6 +11,8 @@
 #include <new>
 #include <string>
 
+#include "../locks.h"
+
 namespace tapegrad {
 namespace {
 
@@ -50,17 +52,16 @@ void run_row_piece(void* slots, const Piece& piece) {
     kernels<T>().run_lanes(piece.code, static_cast<T*>(slots), static_cast<int>(least_width<T>));
 }
 
-/// What `all` has for these shared inputs, made if need be: not while the mutex is held, which a
-/// fork would leave locked in the child.
+/// What `all` has for these shared inputs, made if need be: not under the lock, which is for moments.
 template <class Made, class Make>
-const Made* find_or_make(std::map<std::vector<char>, std::unique_ptr<Made>>& all, std::mutex& mutex,
+const Made* find_or_make(std::map<std::vector<char>, std::unique_ptr<Made>>& all,
                          const std::vector<char>& shared, Make make) {
     {
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(lock_of(&all));
         if (const auto found = all.find(shared); found != all.end()) return found->second.get();
     }
     std::unique_ptr<Made> made = make();
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(lock_of(&all));
     return all.try_emplace(shared, std::move(made)).first->second.get();
 }
 
@@ -113,7 +114,7 @@ Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(p
 template <class T>
 std::unique_ptr<Workspace<T>> Runner<T>::take(int width) const {
     {
-        std::lock_guard lock(mutex_);
+        std::lock_guard lock(lock_of(this));
         for (auto& idle : idle_)
             if (idle->width() == width) {
                 auto found = std::move(idle);
@@ -127,7 +128,7 @@ std::unique_ptr<Workspace<T>> Runner<T>::take(int width) const {
 
 template <class T>
 void Runner<T>::give(std::unique_ptr<Workspace<T>> workspace) const {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(lock_of(this));
     idle_.push_back(std::move(workspace));
 }
 
@@ -254,7 +255,7 @@ void Runner<T>::rows(const InputRows<T>* inputs, const OutputRows<T>* outputs, s
 
 template <class T>
 const Runner<T>* Runner<T>::pinned(const std::vector<char>& shared) const {
-    return find_or_make(pinned_, parts_mutex_, shared, [&]() -> std::unique_ptr<Runner> {
+    return find_or_make(pinned_, shared, [&]() -> std::unique_ptr<Runner> {
         auto program = program_->pinned(shared);
         return program ? std::make_unique<Runner>(std::move(program)) : nullptr;
     });
@@ -266,7 +267,7 @@ auto Runner<T>::parts_for(const InputRows<T>* inputs) const -> const Parts* {
     for (std::uint32_t i = 0; i < program_->code().input_count; ++i)
         shared.push_back(inputs[i].stride == 0);
     if (std::find(shared.begin(), shared.end(), char(true)) == shared.end()) return nullptr;
-    return find_or_make(parts_, parts_mutex_, shared, [&]() -> std::unique_ptr<Parts> {
+    return find_or_make(parts_, shared, [&]() -> std::unique_ptr<Parts> {
         const Split found = split(*program_, shared);
         if (!found.rows) return nullptr;
         return std::unique_ptr<Parts>(new Parts{Runner(found.shared), Runner(found.rows)});

@@ -15,7 +15,6 @@
 #include <exception>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "program.h"
@@ -159,7 +158,6 @@ class Runner {
     std::shared_ptr<const Program> program_;
     int width_;
     int row_lanes_;  ///< of machine code for rows
-    mutable std::mutex mutex_, parts_mutex_;
     mutable std::array<Machine, machine_count> machines_;  ///< by the logarithm of their lanes
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
     mutable std::map<std::vector<char>, std::unique_ptr<Parts>> parts_;  ///< by shared inputs
