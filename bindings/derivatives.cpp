@@ -36,7 +36,16 @@ nb::list gradient(const Var& output, nb::handle wrt) {
     const Vars vars = vars_of(wrt, "grad: wrt");
     const std::vector<NodeId> ids = nodes_of("grad", vars, graph);
     const NodeId of[1] = {output.id};
+    const Graph::Hiding hiding(*graph);
     return as_vars(graph, derive(*graph, of, ids)[0]);
+}
+
+nb::list apart(nb::handle vars) {
+    std::shared_ptr<Graph> graph;
+    const Vars all = vars_of(vars, "derivative of a function");
+    std::vector<NodeId> ids = nodes_of("derivative of a function", all, graph);
+    for (NodeId& id : ids) id = graph->apart(id);
+    return as_vars(graph, ids);
 }
 
 nb::list tangents(nb::handle outputs, nb::handle wrt, nb::handle seeds) {
@@ -58,6 +67,7 @@ nb::list tangents(nb::handle outputs, nb::handle wrt, nb::handle seeds) {
         directions.push_back(operand.in(*graph));
     }
     if (ends.empty()) return nb::list();
+    const Graph::Hiding hiding(*graph);
     return as_vars(graph, push(*graph, ends, starts, directions));
 }
 
@@ -90,6 +100,7 @@ nb::tuple jacobian(nb::handle outputs, nb::handle wrt, std::optional<bool> forwa
     const std::vector<NodeId> ends = nodes_of("jacobian", of, graph);
     const std::vector<NodeId> starts = nodes_of("jacobian", by, graph);
     if (!graph) return as_python(graph, {});
+    const Graph::Hiding hiding(*graph);
     return as_python(graph, sparse_jacobian(*graph, ends, starts, forward));
 }
 
@@ -97,6 +108,7 @@ nb::tuple hessian(const Var& output, nb::handle wrt) {
     std::shared_ptr<Graph> graph = output.graph;
     const Vars by = vars_of(wrt, "hessian: wrt");
     const std::vector<NodeId> starts = nodes_of("hessian", by, graph);
+    const Graph::Hiding hiding(*graph);
     return as_python(graph, sparse_hessian(*graph, output.id, starts));
 }
 
@@ -106,6 +118,9 @@ void bind_derivatives(nb::module_& m) {
     m.def("gradient", &gradient, nb::arg("output"), nb::arg("wrt"),
           nb::sig("def gradient(output: Var, wrt: collections.abc.Sequence[Var]) -> list[Var]"),
           "Appends the adjoints of `wrt` to the graph and returns them.");
+    m.def("apart", &apart, nb::arg("vars"),
+          nb::sig("def apart(vars: collections.abc.Sequence[Var]) -> list[Var]"),
+          "The same numbers as Vars that nothing depends on so far, not even what is equal.");
     m.def("tangents", &tangents, nb::arg("outputs"), nb::arg("wrt"), nb::arg("seeds"),
           nb::sig("def tangents(outputs: collections.abc.Sequence[Var], wrt: "
                   "collections.abc.Sequence[Var], seeds: collections.abc.Sequence[Var | float]) -> "

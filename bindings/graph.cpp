@@ -416,6 +416,7 @@ const Var* as_var(PyObject* object) {
 
 nb::object make_var(const std::shared_ptr<Graph>& graph, NodeId id) {
     nb::object object = nb::inst_alloc(nb::handle(reinterpret_cast<PyObject*>(var_type)));
+    graph->show(id);
     new (nb::inst_ptr<Var>(object)) Var{graph, id};
     nb::inst_mark_ready(object);
     return object;
@@ -465,6 +466,7 @@ void bind_graph(nb::module_& m) {
                     raise("OptionError",
                           "Graph: expected branches 'raise' or 'freeze', got '" + branches + "'");
                 new (self) Graph();
+                self->show_all();
                 if (branches == "freeze") self->example = std::make_shared<Example>();
                 if (lines) self->here = record_place;
             },

@@ -268,6 +268,9 @@ NodeId Graph::find_unary(Op op, NodeId a) const {
     });
 }
 
+// A node that is not in the table cannot be found, nor can what is made of it.
+NodeId Graph::apart(NodeId a) { return unary(Op::neg, push({op_arity(Op::neg, 1), a, 0, 0})); }
+
 /// Small tables grow in large steps: most of the time goes into placing nodes again.
 void Graph::grow() {
     constexpr std::size_t first = 256, small = 16 * 1024;

@@ -7,6 +7,7 @@
 // / 1).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -121,6 +122,9 @@ class Graph {
     NodeId unary(Op op, NodeId a);
     NodeId binary(Op op, NodeId a, NodeId b);
     NodeId where(NodeId c, NodeId a, NodeId b);
+    /// The same number as a node of its own: nothing that was recorded before depends on it, and
+    /// nothing that does not ask for it by its number will.
+    NodeId apart(NodeId a);
     /// A node of one to three operands, neither folded nor its operands put in order.
     NodeId as_it_is(Op op, std::span<const NodeId> operands);
     /// A node with its operands in the pool and one result.
@@ -140,6 +144,40 @@ class Graph {
     /// Adds a guard, once per condition.
     void guard(Guard guard);
     std::span<const Guard> guards() const { return guards_; }
+
+    /// Whether nobody can differentiate by a node, so that sums of derivatives may leave it out: in
+    /// 3 * (2 * x) the product 2 * x, if that was made for derivatives alone.
+    bool is_hidden(NodeId id) const {
+        const auto edge = std::upper_bound(hidden_.begin(), hidden_.end(), id);
+        return (edge - hidden_.begin()) % 2 == 1 && !shown_.contains(id);
+    }
+    /// Makes all nodes known, those to come too: graphs that others record in. In all other graphs
+    /// all nodes are hidden.
+    void show_all() { hidden_.clear(); }
+    /// Makes a node known.
+    void show(NodeId id) {
+        if (hidden_.empty()) return;
+        if (op(id) == Op::neg || op(id) == Op::mul) shown_.insert(id);  // no other is left out
+    }
+    /// Hides what is recorded in its lifetime.
+    class Hiding {
+       public:
+        explicit Hiding(Graph& graph) : graph_(graph), first_(graph.size()) {
+            graph_.hidden_.push_back(static_cast<NodeId>(first_));
+        }
+        ~Hiding() {
+            if (graph_.size() == first_)
+                graph_.hidden_.pop_back();
+            else
+                graph_.hidden_.push_back(static_cast<NodeId>(graph_.size()));
+        }
+        Hiding(const Hiding&) = delete;
+        Hiding& operator=(const Hiding&) = delete;
+
+       private:
+        Graph& graph_;
+        std::size_t first_;
+    };
 
     /// The same node with operands of this graph; an input becomes the next input here.
     NodeId copy(const Graph& source, NodeId id, std::span<const NodeId> operands);
@@ -197,6 +235,8 @@ class Graph {
     std::vector<std::shared_ptr<const Custom>> customs_;
     std::vector<Guard> guards_;
     std::unordered_set<NodeId> guarded_;
+    std::vector<NodeId> hidden_{0};     ///< where nodes begin to be hidden, end, begin, ...
+    std::unordered_set<NodeId> shown_;  ///< those among them that are known
     std::vector<std::uint32_t> places_;
 };
 

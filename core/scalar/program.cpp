@@ -277,6 +277,7 @@ Opened Program::open() const { return open(roots_, wrt_); }
 Opened Program::open(std::span<const NodeId> roots, std::span<const NodeId> wrt) const {
     Extract part = extract(source_, joined(roots, wrt));
     auto graph = std::make_shared<Graph>(std::move(part.graph));
+    graph->show_all();
     // The source has the live inputs only, in their order; the program takes all of them.
     std::vector<NodeId> inputs(input_names_.size(), no_node);
     for (std::uint32_t k = 0; k < source_positions_.size(); ++k) {

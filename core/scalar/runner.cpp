@@ -52,7 +52,8 @@ void run_row_piece(void* slots, const Piece& piece) {
     kernels<T>().run_lanes(piece.code, static_cast<T*>(slots), static_cast<int>(least_width<T>));
 }
 
-/// What `all` has for these shared inputs, made if need be: not under the lock, which is for moments.
+/// What `all` has for these shared inputs, made if need be: not under the lock, which is for
+/// moments.
 template <class Made, class Make>
 const Made* find_or_make(std::map<std::vector<char>, std::unique_ptr<Made>>& all,
                          const std::vector<char>& shared, Make make) {

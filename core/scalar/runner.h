@@ -157,7 +157,7 @@ class Runner {
 
     std::shared_ptr<const Program> program_;
     int width_;
-    int row_lanes_;  ///< of machine code for rows
+    int row_lanes_;                                        ///< of machine code for rows
     mutable std::array<Machine, machine_count> machines_;  ///< by the logarithm of their lanes
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
     mutable std::map<std::vector<char>, std::unique_ptr<Parts>> parts_;  ///< by shared inputs

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "symbol.h"
@@ -16,7 +17,8 @@ struct Term {
     NodeId g, d;
 };
 
-/// A node as a number times another node, which is no_node where the number is all.
+/// A node as a number times another node, which is no_node where the number is all. Nodes that are
+/// known stay whole: what is made of them must depend on them.
 struct Scaled {
     double factor;
     NodeId node;
@@ -25,12 +27,13 @@ struct Scaled {
 inline Scaled scaled(const Graph& graph, NodeId id) {
     const Node& node = graph.node(id);
     if (node.op() == Op::constant) return {graph.constant_value(id), no_node};
-    if (node.op() == Op::neg) return {-1.0, node.a};
-    if (node.op() == Op::mul && graph.is_constant(node.a))
-        return {graph.constant_value(node.a), node.b};
-    if (node.op() == Op::mul && graph.is_constant(node.b))
-        return {graph.constant_value(node.b), node.a};
-    return {1.0, id};
+    const Scaled whole{1.0, id};
+    if (node.op() == Op::neg) return graph.is_hidden(id) ? Scaled{-1.0, node.a} : whole;
+    if (node.op() != Op::mul) return whole;
+    for (const auto& [number, other] : {std::pair(node.a, node.b), std::pair(node.b, node.a)})
+        if (graph.is_constant(number))
+            return graph.is_hidden(id) ? Scaled{graph.constant_value(number), other} : whole;
+    return whole;
 }
 
 /// The product of two numbers, 0 where it is so large or small that it could make products with it

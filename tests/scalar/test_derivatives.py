@@ -415,3 +415,68 @@ def test_outputs_that_do_not_move_are_zero() -> None:
 def test_wrong_arguments_say_what_is_expected(call: Any, complaint: str) -> None:
     with pytest.raises(tg.TapegradError, match=complaint):
         call(tg.Graph().input())
+
+
+def _chained(operations: list[tuple[str, int, float]], x: Any, shift: tuple[int, Any]) -> list[Any]:
+    """Signs, multiples and products of what came before; something is added to one of them."""
+    nodes = list(x)
+    for op, place, number in operations:
+        a, b = nodes[place % len(nodes)], nodes[-1]
+        nodes.append(-a if op == "neg" else number * a if op == "multiple" else a * b)
+        if len(nodes) - 1 == shift[0]:
+            nodes[-1] = nodes[-1] + shift[1]
+    return nodes
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["neg", "multiple", "times"]),
+            st.integers(0, 20),
+            st.sampled_from([-2.0, 0.5, 3.0]),
+        ),
+        min_size=2,
+        max_size=8,
+    ),
+    st.integers(0, 20),
+)
+def test_second_derivatives_by_what_is_computed(
+    operations: list[tuple[str, int, float]], which: int
+) -> None:
+    """Derivatives of a gradient by signs and multiples, which sums of derivatives would leave out.
+
+    The same comes by an input that is added to the node.
+    """
+    point = [0.7, -1.3]
+    place = 2 + which % len(operations)
+    x = tg.Graph().inputs(2)
+    nodes = _chained(operations, x, (-1, 0.0))
+    by = nodes[place]
+    y = tg.Graph().inputs(2)
+    added = y[0].graph.input()
+    shifted = _chained(operations, y, (place, added))
+    if sum(each is by or hash(each) == hash(by) for each in nodes) > 1:
+        return  # equal operations are one Var, to which nothing can be added in one place only
+    for mode in ("forward", "reverse"):
+        slopes = [tg.grad(tg.sum(nodes), each) for each in x]
+        found = tg.jacobian(slopes, [by], mode=mode)
+        wanted = tg.jacobian([tg.grad(tg.sum(shifted), each) for each in y], [added], mode=mode)
+        np.testing.assert_allclose(
+            tg.compile(np.ravel(found).tolist(), inputs=x)(point),
+            tg.compile(np.ravel(wanted).tolist(), inputs=[*y, added])([*point, 0.0]),
+            rtol=1e-12,
+        )
+
+
+def test_a_derivative_depends_on_the_sign_that_it_has_as_a_factor() -> None:
+    g = tg.Graph()
+    x, z = g.input(), g.input()
+    minus, twice = -x, 2 * x
+    found = [
+        tg.grad(tg.grad(-(z * minus), z), minus),
+        tg.grad(tg.grad(3 * (z * twice), z), twice),
+    ]
+    slope = tg.grad(x * x, x)  # a derivative is known, too
+    found.append(tg.grad(tg.grad(3 * (z * slope), z), slope))
+    assert tg.compile(found)([5.0, 7.0]).tolist() == [-1.0, 3.0, 3.0]

@@ -5,20 +5,18 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tapegrad import _core
 from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, ShapeError
-from tapegrad.scalar.arrays import ArrayOfVars, unmasked
+from tapegrad.scalar.arrays import ArrayOfVars, VarArray, unmasked
 from tapegrad.scalar.nodes import as_var
 from tapegrad.scalar.program import Program, compile_entries
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 #: A function of an array of Vars (or of numbers) to a Var or an array of Vars.
 Function: TypeAlias = Callable[[Any], Any]
@@ -55,16 +53,15 @@ class Derived:
         called = getattr(self._function, "__name__", type(self._function).__name__)
         return f"<{self._name} of {called}>"
 
-    def point(self, x: ArrayLike) -> NDArray[Any]:
-        """Take the argument of a call for an array of numbers."""
-        point = as_point(x, self._name)
-        if point.dtype == object and any(isinstance(each, Var) for each in point.flat):
-            raise DTypeError(
-                f"{self._name}: derivatives of functions take numbers, got a Var; of Vars they are "
-                "written with what to differentiate by, as in "
-                "tg.grad(lambda x: tg.grad(f(x), x)) for the second derivative"
-            )
-        return point
+    def at_vars(self, point: NDArray[Any], graph: Graph) -> tuple[ArrayOfVars, ArrayOfVars]:
+        """Record the function in a graph, at Vars of it: argument and value.
+
+        The argument is made of new Vars: what the function takes from around it may depend on those
+        that are given, and must not count as a part of its argument.
+        """
+        given = _in_graph(point, graph, f"{self._name}: expected Vars and numbers, got")
+        x = _in_graph(_core.apart(given.ravel().tolist()), graph).reshape(given.shape)
+        return x, value_at(self._function, x, self._name)
 
     def with_lines(self, shape: Shape) -> tuple[ArrayOfVars, ArrayOfVars]:
         """Record the function itself again, argument and value, in a graph that knows its lines."""
@@ -111,7 +108,7 @@ class Replayed(Derived):
         if self._second:
             like = x if self._second == "inputs" else y
             given = [graph.inputs(like.size).reshape(like.shape)]
-        results = [_in_graph(part, x) for part in self._derive(x, y, *given)]
+        results = [_in_graph(part, graph) for part in self._derive(x, y, *given)]
         flat = np.concatenate([np.ravel(part) for part in results])
         inputs = np.concatenate([x.ravel(), *(part.ravel() for part in given)])
         return Recording(
@@ -121,16 +118,29 @@ class Replayed(Derived):
         )
 
     def __call__(self, x: ArrayLike, second: ArrayLike | None = None, /) -> Any:
-        """Evaluate at one point, an array of any shape."""
-        point = self.point(x)
+        """Evaluate at one point, an array of any shape; at Vars the results are Vars."""
+        point = as_point(x, self._name)
+        if graph := graph_among(point, second):
+            return self._symbolic(point, second, graph)
         recording = self.recorded(point.shape)
         values = point.ravel()
         if recording.second is not None:
             values = np.concatenate([values, self._along(second, recording.second)])
         elif second is not None:
             raise ShapeError(f"{self._name}: expected one argument, got two")
-        results = recording.results(recording.program(values))
-        return results[0] if len(results) == 1 else results
+        return _one_or_all(recording.results(recording.program(values)))
+
+    def _symbolic(self, point: NDArray[Any], second: ArrayLike | None, graph: Graph) -> Any:
+        """Make the results Vars of the graph that the argument lies in."""
+        x, y = self.at_vars(point, graph)
+        given: list[ArrayOfVars] = []
+        if self._second:
+            like = x if self._second == "inputs" else y
+            given = [self._along(second, like.shape).reshape(like.shape)]
+        elif second is not None:
+            raise ShapeError(f"{self._name}: expected one argument, got two")
+        results = self._derive(x, y, *given)
+        return _one_or_all(tuple(np.asanyarray(part, dtype=object)[()] for part in results))
 
     def _along(self, second: ArrayLike | None, shape: Shape) -> NDArray[Any]:
         given = None if second is None else np.asarray(unmasked(second, self._name))
@@ -166,9 +176,11 @@ class SparseReplayed(Derived):
             self._recordings[shape] = found
         return found
 
-    def __call__(self, x: ArrayLike) -> csr_array[Any]:
-        """Evaluate at one point."""
-        point = self.point(x)
+    def __call__(self, x: ArrayLike) -> Any:
+        """Evaluate at one point: a scipy.sparse array; at Vars the result is a SparseVars."""
+        point = as_point(x, self._name)
+        if graph := graph_among(point):
+            return self._derive(*self.at_vars(point, graph))
         self._latest = self.recorded(point.shape)
         return self._latest(point)
 
@@ -189,25 +201,45 @@ def record(
     what the result is differentiated.
     """
     x = Graph(lines=lines).inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
-    y = unmasked(function(x.copy() if shape else x[()]), name)
+    return x, value_at(function, x, name)
+
+
+def value_at(function: Function, x: ArrayOfVars, name: str) -> ArrayOfVars:
+    """Call a function with an array of Vars; returns what came of them, as an array."""
+    y = unmasked(function(x.copy() if x.shape else x[()]), name)
     result = np.empty((), dtype=object)
     if isinstance(y, (np.ndarray, list, tuple)):
         result = np.array(y, dtype=object)
     else:
         result[()] = y
     complaint = f"{name}: the function must return one Var or an array of them, it returned"
-    return x, _in_graph(result, x, complaint)
+    return _in_graph(result, x.flat[0].graph, complaint)
 
 
 def _in_graph(
-    array: ArrayOfVars, x: ArrayOfVars, complaint: str = "expected Vars, got"
+    array: ArrayOfVars | list[Var], graph: Graph, complaint: str = "expected Vars, got"
 ) -> ArrayOfVars:
     """Make numbers among Vars constants of the graph; results may not depend on the argument."""
-    graph = x.flat[0].graph
-    made = np.empty(np.shape(array), dtype=object)
-    for place, item in enumerate(np.asarray(array, dtype=object).flat):
+    entries = np.asarray(array, dtype=object)
+    made = np.empty(entries.shape, dtype=object).view(VarArray)
+    for place, item in enumerate(entries.flat):
         made.flat[place] = as_var(graph, item, complaint)
     return made
+
+
+def _one_or_all(results: tuple[Any, ...]) -> Any:
+    return results[0] if len(results) == 1 else results
+
+
+def graph_among(*arguments: object) -> Graph | None:
+    """Return the graph of the first Var among arguments, or None: all are numbers."""
+    for argument in arguments:
+        array = argument if isinstance(argument, np.ndarray) else np.asarray(argument)
+        if array.dtype == object:
+            for each in array.flat:
+                if isinstance(each, Var):
+                    return each.graph
+    return None
 
 
 def one_var(y: ArrayOfVars, name: str) -> Var:
