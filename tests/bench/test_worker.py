@@ -16,7 +16,7 @@ import pytest
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
-from tapegrad.bench.guards import CORES_LOOPS, Probe, cores
+from tapegrad.bench.guards import CORES_LOOPS, Probe, clock, cores
 from tapegrad.bench.process import Worker, WorkerProcess, telling
 from tapegrad.bench.results import Block
 from tapegrad.bench.watch import Watch
@@ -304,6 +304,43 @@ def test_processors_count_that_a_worker_does_not_tell_of(
     probe._trial = {"samples": [1e-3], "units": 1, "cores": 0.1}
     finding = cores(probe)
     assert finding is not None and finding.reason == "kept 2.0 processors busy, 1 allowed"
+
+
+class Fetching(Idle):
+    """A worker on a GPU whose results take longer to fetch than a call, now more and now less."""
+
+    def __init__(self, call: float, told: float) -> None:
+        self.call, self.told = call, told
+        self.loops = 0
+        self.asked = ""
+        self.calls = 0
+
+    def send(self, do: str, **arguments: Any) -> None:
+        self.asked, self.calls = do, arguments.get("calls", 0)
+
+    def receive(self, timeout: float | None = None) -> dict[str, Any]:
+        if self.asked == "repeat":
+            self.loops += 1
+            time.sleep(self.calls * self.call + (0.25 if self.loops <= 2 else 0.31))
+        return {"samples": [self.told], "units": 1, "cores": 1.0, "arrays": {}}
+
+    def busy(self) -> float:
+        return 0.0
+
+    busy_elsewhere = busy
+
+
+@pytest.mark.parametrize(("call", "told", "trusted"), [(5e-3, 5e-3, True), (5e-3, 1e-3, False)])
+def test_what_a_gpu_takes_to_hand_over_is_no_part_of_a_call(
+    call: float, told: float, trusted: bool, tmp_path: Path
+) -> None:
+    unused: Any = ()
+    worker = Fetching(call, told)
+    probe = Probe(worker, TANH, "forward", "float32", 1, tmp_path, unused, device="cuda")
+    probe._first = {"y": np.broadcast_to(np.float32(0), (50_000_000,))}
+    finding = clock(probe)
+    assert worker.loops > 4  # the first attempt saw the slower of the loops
+    assert (finding is None) == trusted
 
 
 def test_processors_of_a_block_are_those_that_the_system_counts() -> None:

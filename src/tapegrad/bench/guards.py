@@ -331,9 +331,9 @@ def clock(probe: Probe) -> Finding | None:
     """
     if not probe.looped:
         return None
-    most = 0.0
+    least = 0.0
     for seconds in _loop_seconds(probe):
-        least, most, slack = _per_call_by_driver(probe, seconds, most)
+        least, most, slack = _per_call_by_driver(probe, seconds, least)
         if probe.stored is None:
             _settle(probe, FACTOR * most + slack)
         reported, believed = probe.reported, probe.believed
@@ -584,13 +584,16 @@ def _per_call_by_driver(
 ) -> tuple[float, float, float]:
     """Divide the difference of a longer and a shorter loop by the calls between them.
 
-    The fastest of several loops counts: what else runs on the machine only ever adds time. Returns
+    The fastest of several loops counts: what else runs on the machine only ever adds time. Of a GPU
+    the results are fetched at the end of a loop, which may take longer than all its calls: that is
+    why it is asked for differences however slow a call is, and why what a call is expected to take
+    is without it. Returns
     that without what was waited for a processor; what a call of the longer loop took with it, since
     its own threads may have caused that, or others; and by how much the first may be off.
     """
     longest = max(probe.reported, expected)
     extra = CALL_SLACK[probe.device]
-    if longest > SLOW_SECONDS:
+    if longest > SLOW_SECONDS and probe.device == "cpu":
         least, most = _loop(probe, 1)
         return least, most, LOOP_SLACK + extra
     calls = max(1, min(probe.calls(seconds), int(seconds / longest)))
