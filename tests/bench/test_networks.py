@@ -115,9 +115,28 @@ def last(op: str) -> Callable[..., Any]:
             parameters = (parameters[0].transpose(3, 2, 0, 1), *parameters[1:])
         given = OPERATORS[op](np.moveaxis(x, -1, 1), *parameters, **attrs)
         first, *more = given if isinstance(given, tuple) else (given,)
-        return (first if op == "global_avg_pool2d" else np.moveaxis(first, 1, -1), *more)
+        turned = first if op == "global_avg_pool2d" else np.moveaxis(first, 1, -1)
+        return (turned, *more) if more else turned
 
     return call
+
+
+def test_weights_of_dense_layers_are_turned_outside_the_network() -> None:
+    shapes = {"x": (4, 6), "weight": (3, 6), "bias": (3,)}
+    network = Network(
+        tuple(bench.Array(name, shape) for name, shape in shapes.items()),
+        (Node("linear", tuple(shapes), ("y",)), Node("relu", ("y",), ("z",))),
+        ("z",),
+    )
+    arrays = inputs.make_inputs(bench.Case("operator", "own", network.inputs, dtype="float64"), 0)
+    other = channels_last(network, {"linear"})
+    assert [array.shape for array in other.network.inputs] == [(4, 6), (6, 3), (3,)]
+    turned = other.turned(arrays)
+    found = np.maximum(turned["x"] @ turned["weight"] + turned["bias"], 0)
+    (wanted,) = compose(network, OPERATORS.__getitem__)(*arrays.values())
+    np.testing.assert_allclose(other.restored({"output0": found})["output0"], wanted)
+    gradient = other.restored({"grad:weight": np.ones((6, 3))})["grad:weight"]
+    assert gradient.shape == (3, 6)
 
 
 def test_channels_last_is_the_same_network() -> None:

@@ -170,6 +170,26 @@ def test_a_faster_operator_gains_what_was_predicted(known: Profile, spinning: Pa
     assert gained == pytest.approx(slow.gain(2), abs=0.06)
 
 
+SMALL = """
+import torch
+from torch import nn
+
+def make_model():
+    layers = (layer for _ in range(5) for layer in (nn.Linear(64, 64), nn.ReLU()))
+    return nn.Sequential(*layers), torch.randn(32, 64)
+"""
+
+
+def test_small_operators_keep_their_share(tmp_path: Path) -> None:
+    """Recording takes long beside them, but by the clock ten products are most of this net."""
+    file = tmp_path / "small.py"
+    file.write_text(SMALL)
+    found = profile(str(file), **QUICK)  # type: ignore[arg-type]
+    (linear,) = (group for group in found.groups if group.operator == "linear")
+    assert 0.3 < linear.share < 0.75
+    assert found.residual_share < 0.6
+
+
 def test_what_runs_in_some_steps_only_counts_with_its_part_of_them(spinning: Path) -> None:
     found = profile(f"{spinning}:make_changing", **QUICK)  # type: ignore[arg-type]
     (slow,) = (group for group in found.groups if group.operator == "Slow")

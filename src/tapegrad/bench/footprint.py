@@ -13,8 +13,7 @@ import numpy as np
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.given import Team
-from tapegrad.bench.inputs import Arrays
-from tapegrad.bench.oracle import InputSet
+from tapegrad.bench.oracle import InputSet, Truth
 from tapegrad.bench.results import CellKey, Memory
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Case
@@ -40,7 +39,7 @@ def measure(
 
 
 def _measure(case: Case, key: CellKey, given: InputSet, team: Team) -> Memory | None:
-    needed = _needed(case, given.truth.of_phase(key.phase))
+    needed = _needed(case, given.truth, key.phase)
     try:
         with team.fresh() as worker:
             worker.ask("prepare", case=case.as_dict(), arrays=given.arrays)
@@ -51,11 +50,13 @@ def _measure(case: Case, key: CellKey, given: InputSet, team: Team) -> Memory | 
     return Memory(*key, needed=needed, **answer)
 
 
-def _needed(case: Case, results: Arrays) -> int:
-    """Add up the bytes of inputs and results in the case's own type."""
+def _needed(case: Case, truth: Truth, phase: str) -> int:
+    """Add up the bytes of inputs, cotangents and results in the case's own type."""
+    results = truth.of_phase(phase)
+    cotangents = truth.cotangents if any(name.startswith("grad:") for name in results) else []
     width = np.dtype(case.dtype).itemsize
     taken = sum(
         input_dtype(array.kind, case.dtype).itemsize * math.prod(array.shape)
         for array in case.inputs
     )
-    return taken + width * sum(array.size for array in results.values())
+    return taken + width * sum(array.size for array in (*results.values(), *cotangents))

@@ -163,8 +163,11 @@ def _left_out(report: Report) -> Iterator[str]:
     """Say who is in no column of a table, since it would hold one word throughout."""
     for section in report.sections:
         missing = [name for name in report.contenders if name not in section.contenders]
-        if missing:
-            yield f"{section.title}: none of these cases is supported by {', '.join(missing)}."
+        for name in missing:
+            reasons = section.unsupported.get(name, [])
+            why = f": {'; '.join(reasons[:FEW])}" if any(reasons) else ""
+            more = f"; and {counted(len(reasons) - FEW, 'other reason')}" * (len(reasons) > FEW)
+            yield f"{section.title}: none of these cases is supported by {name}{why}{more}."
     rows = {row.framework for graph in report.graphs for row in graph.rows}
     missing = [name for name in report.contenders if report.graphs and name not in rows]
     if missing:

@@ -7,8 +7,9 @@ residual block and a ResNet have one definition each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from tapegrad.worker.case import Array, Case
@@ -64,25 +65,30 @@ def single(case: Case) -> Network:
 def compose(network: Network, operator: Callable[[str], Callable[..., Any]]) -> Callable[..., Any]:
     """Make a function of a network's inputs; `operator` finds a framework's call by its name.
 
-    A value is let go after its last use, so that memory is what the work needs.
+    It is written as a user would write it, line by line, since a loop over nodes takes PyTorch as
+    long as a small operator. A value is let go after its last use, so that memory is what the work
+    needs.
     """
-    names = [array.name for array in network.inputs]
-    steps = [
-        (operator(node.op), node, last)
-        for node, last in zip(network.nodes, _ends(network), strict=True)
-    ]
+    names = dict.fromkeys(array.name for array in network.inputs)
+    names |= dict.fromkeys(name for node in network.nodes for name in node.gives)
+    values = {name: f"v{place}" for place, name in enumerate(names)}
 
-    def run(*inputs: Any) -> tuple[Any, ...]:
-        values = dict(zip(names, inputs, strict=True))
-        for call, node, last in steps:
-            given = call(*(values[name] for name in node.takes), **node.attrs)
-            for name in last:
-                del values[name]
-            results = given if isinstance(given, (tuple, list)) else (given,)
-            values.update(zip(node.gives, results, strict=True))
-        return tuple(values[name] for name in network.results)
+    def listed(some: Iterable[str]) -> str:
+        return "".join(f"{values[name]}, " for name in some)
 
-    return run
+    calls: dict[str, Any] = {}
+    lines = [f"def run({listed(array.name for array in network.inputs)}):"]
+    for place, (node, last) in enumerate(zip(network.nodes, _ends(network), strict=True)):
+        calls[f"f{place}"] = partial(operator(node.op), **node.attrs)
+        several = len(node.gives) > 1
+        gives = listed(node.gives) if several else values[node.gives[0]]
+        lines.append(f"    {gives} = f{place}({listed(node.takes)})")
+        gone = [name for name in last if name not in node.gives]
+        lines += [f"    del {listed(gone)}"] * bool(gone)
+    lines.append(f"    return ({listed(network.results)})")
+    exec("\n".join(lines), calls)  # names are numbered: nothing in it is given
+    made: Callable[..., Any] = calls["run"]
+    return made
 
 
 def _ends(network: Network) -> list[tuple[str, ...]]:

@@ -2,8 +2,9 @@
 
 Images are (batch, channel, row, column) in a case. To turn them round before every convolution
 and back after it would be work that nobody does; here they are turned once, as inputs and
-cotangents are handed over, together with the filters of convolutions. Results and gradients are
-turned back as they are read.
+cotangents are handed over, together with the filters of convolutions and the weights of dense
+layers, which such frameworks have as (in, out). Results and gradients are turned back as they are
+read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ LAST = (0, 2, 3, 1)
 FIRST = (0, 3, 1, 2)
 #: (out, in, rows, columns) to (rows, columns, in, out).
 FILTERS = (2, 3, 1, 0)
+#: Operators with weights of shape (out, in), and the places of these among what they take.
+WEIGHTS: Mapping[str, tuple[int, ...]] = {"linear": (1,), "multi_head_attention": (1, 3)}
 #: Operators that work in any layout, as long as all they take has the same one.
 ELEMENTWISE = ("add", "relu")
 
@@ -62,7 +65,7 @@ class ChannelsLast:
 
 
 def channels_last(network: Network, operators: Collection[str]) -> ChannelsLast:
-    """Rewrite a network for `operators` that take images with channels last.
+    """Rewrite a network for `operators` that take images with channels last, and weights turned.
 
     Other operators than those and elementwise ones see images as in the case.
     """
@@ -86,7 +89,10 @@ class _Turning:
     _last: set[str] = field(default_factory=set)
 
     def add(self, node: Node) -> None:
-        if node.op in self.operators:
+        if node.op in self.operators and node.op in WEIGHTS:
+            takes = tuple(self.first(name) for name in node.takes)
+            self.turns |= {takes[place]: (1, 0) for place in WEIGHTS[node.op]}
+        elif node.op in self.operators:
             takes = self._image_operator(node)
         elif node.op in ELEMENTWISE and self._last.intersection(node.takes):
             takes = tuple(self.last(name) for name in node.takes)

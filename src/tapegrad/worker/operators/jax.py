@@ -225,14 +225,23 @@ def _attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return _heads_last_attention(q, k, v, causal).swapaxes(1, 2)
 
 
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    return x @ weight.T + bias
+
+
+def _dense(x: Any, kernel: Any, bias: Any) -> Any:
+    """Do the same with a weight of shape (in, out)."""
+    return x @ kernel + bias
+
+
 def _multi_head_attention(
-    x: Any, weight: Any, bias: Any, out_weight: Any, out_bias: Any, heads: int
+    linear: Any, x: Any, weight: Any, bias: Any, out_weight: Any, out_bias: Any, heads: int
 ) -> Any:
     batch, length, width = x.shape
-    parts = jnp.split(x @ weight.T + bias, 3, -1)
+    parts = jnp.split(linear(x, weight, bias), 3, -1)
     q, k, v = (each.reshape(batch, length, heads, -1) for each in parts)
     joined = _heads_last_attention(q, k, v, causal=False).reshape(batch, length, width)
-    return joined @ out_weight.T + out_bias
+    return linear(joined, out_weight, out_bias)
 
 
 def _lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any) -> Any:
@@ -295,7 +304,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     # products
     "matmul": jnp.matmul,
     "bmm": lambda a, b, transpose_b: a @ (b.swapaxes(1, 2) if transpose_b else b),
-    "linear": lambda x, weight, bias: x @ weight.T + bias,
+    "linear": _linear,
     "matvec": jnp.matmul,
     "outer": jnp.outer,
     "einsum": lambda a, b, equation: jnp.einsum(equation, a, b),
@@ -377,13 +386,13 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "adam": partial(updates.adam, jnp.sqrt),
     # attention and recurrent cells
     "scaled_dot_product_attention": _attention,
-    "multi_head_attention": _multi_head_attention,
+    "multi_head_attention": partial(_multi_head_attention, _linear),
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
 }
 
-#: The same for images with channels last (see `layout`), as Flax and Haiku have them: on the CPU
-#: XLA would otherwise turn them round before each convolution.
+#: The same for images with channels last and weights turned (see `layout`), as Flax and Haiku have
+#: them: on the CPU XLA would otherwise turn them round before each convolution or product.
 CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "conv2d": _conv2d_last,
     "max_pool2d": _max_pool2d_last,
@@ -392,4 +401,6 @@ CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "batch_norm": _batch_norm_last,
     "batch_norm_training": _batch_norm_training_last,
     "batch_norm_inference": _batch_norm_inference_last,
+    "linear": _dense,
+    "multi_head_attention": partial(_multi_head_attention, _dense),
 }

@@ -260,18 +260,23 @@ def _attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
 
 
 def _multi_head_attention(
-    x: Any, weight: Any, bias: Any, out_weight: Any, out_bias: Any, heads: int
+    linear: Any, x: Any, weight: Any, bias: Any, out_weight: Any, out_bias: Any, heads: int
 ) -> Any:
     batch, length, width = x.shape
-    parts = tf.split(_linear(x, weight, bias), 3, -1)
+    parts = tf.split(linear(x, weight, bias), 3, -1)
     shape = (batch, length, heads, width // heads)
     q, k, v = (tf.transpose(tf.reshape(each, shape), (0, 2, 1, 3)) for each in parts)
     joined = tf.transpose(_attention(q, k, v, causal=False), (0, 2, 1, 3))
-    return _linear(tf.reshape(joined, (batch, length, width)), out_weight, out_bias)
+    return linear(tf.reshape(joined, (batch, length, width)), out_weight, out_bias)
 
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:
     return tf.matmul(x, weight, transpose_b=True) + bias
+
+
+def _dense(x: Any, kernel: Any, bias: Any) -> Any:
+    """Do the same with a weight of shape (in, out), as Keras has it."""
+    return tf.matmul(x, kernel) + bias
 
 
 def _lstm_cell(x: Any, h: Any, c: Any, w_x: Any, w_h: Any, b_x: Any, b_h: Any) -> Any:
@@ -417,12 +422,12 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "adam": partial(updates.adam, tf.sqrt),
     # attention and recurrent cells
     "scaled_dot_product_attention": _attention,
-    "multi_head_attention": _multi_head_attention,
+    "multi_head_attention": partial(_multi_head_attention, _linear),
     "lstm_cell": _lstm_cell,
     "gru_cell": _gru_cell,
 }
 
-#: The same for images with channels last and filters as TensorFlow has them (see `layout`).
+#: The same for images with channels last, filters and weights as in TensorFlow (see `layout`).
 CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "conv2d": _conv2d_last,
     "max_pool2d": _max_pool2d_last,
@@ -431,6 +436,8 @@ CHANNELS_LAST: Mapping[str, Callable[..., Any]] = {
     "batch_norm": _batch_norm_last,
     "batch_norm_training": _batch_norm_training_last,
     "batch_norm_inference": _batch_norm_inference_last,
+    "linear": _dense,
+    "multi_head_attention": partial(_multi_head_attention, _dense),
 }
 
 #: Operators whose images are transposed on the way in and out, and the types in which they are.

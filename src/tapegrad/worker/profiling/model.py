@@ -163,7 +163,8 @@ def _parts(
         isinstance(inputs, (torch.Tensor, tuple, list, dict))
     ):
         raise Unsupported(f"{name} returned {_kind(inputs)} as inputs. {CONVENTION}")
-    if hasattr(model, "_orig_mod") or hasattr(model, "_torchdynamo_orig_callable"):
+    compiled = hasattr(model, "_orig_mod") or hasattr(model, "_torchdynamo_orig_callable")
+    if compiled or isinstance(model, torch.jit.ScriptModule):
         raise Unsupported(
             f"{name} returned a compiled model, which has no operators left to tell apart. "
             "Return the model itself."

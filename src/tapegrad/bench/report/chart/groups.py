@@ -36,6 +36,8 @@ AROUND = 1.5
 LABEL = 28
 #: Share of a panel's width up to which times are marked: the next panel's first follows.
 INNER = 0.92
+#: Share of a panel's width that a number takes; where it is not left, numbers stand on the left.
+NUMBER = 0.2
 #: Share of the width that names take.
 LEFT = 0.235
 
@@ -145,11 +147,18 @@ def _dot(axis: Axes, report: Report, position: float, figure: Figure) -> None:
         label=figure.framework,
         zorder=2,
     )
-    end = time
+    start = end = time
     if figure.time.low is not None and figure.time.high is not None:
-        end = min(figure.time.high, axis.get_xlim()[1])
-        axis.hlines(position, figure.time.low, end, color=INK, linewidth=1.0, alpha=0.75, zorder=3)
-    aside(axis, max(end, time), position, f" {seconds(time)}", INK)
+        start, end = figure.time.low, min(figure.time.high, axis.get_xlim()[1])
+        axis.hlines(position, start, end, color=INK, linewidth=1.0, alpha=0.75, zorder=3)
+    left = _share(axis, end) > 1 - NUMBER and _share(axis, start) > NUMBER
+    aside(axis, min(start, time) if left else max(end, time), position, seconds(time), INK, left)
+
+
+def _share(axis: Axes, time: float) -> float:
+    """Return where a time lies between the ends of a panel."""
+    low, high = axis.get_xlim()
+    return math.log(time / low) / math.log(high / low)
 
 
 def _broken(label: str) -> str:

@@ -94,13 +94,16 @@ def counts_axis(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def aside(axis: Axes, x: float, y: float, text: str, colour: str) -> None:
-    """Write a word beside a place."""
+def aside(  # noqa: PLR0917  what is written, where and how
+    axis: Axes, x: float, y: float, text: str, colour: str, left: bool = False
+) -> None:
+    """Write a word beside a place, on the right or on the left."""
     axis.annotate(
         text,
         (x, y),
-        xytext=(4, 0),
+        xytext=(-4 if left else 4, 0),
         textcoords="offset points",
+        ha="right" if left else "left",
         va="center",
         fontsize=7,
         color=colour,

@@ -54,6 +54,15 @@ class Found:
         }
         return [name for name in self.contenders if name in supporting] or self.contenders
 
+    def why_not(self, cases: Iterable[str], taking_part: Iterable[str]) -> dict[str, list[str]]:
+        """Return the reasons of those who support none of these cases."""
+        keys, known = set(cases), set(taking_part)
+        reasons: defaultdict[str, dict[str, None]] = defaultdict(dict)
+        for cell in self._cells.values():
+            if cell.case in keys and cell.framework not in known:
+                reasons[cell.framework].setdefault(cell.reason)
+        return {name: list(found) for name, found in reasons.items()}
+
     def figure(self, key: CellKey, reference: str) -> Figure:
         """Return what a cell of a table holds, compared with the reference."""
         cell = self.cell(key)

@@ -10,6 +10,7 @@ from tapegrad.worker.case import Case
 MODELS = "CNN models"
 LAYERS = "CNN layers"
 OPERATORS = "Time of one call"
+PARTS = "Their parts: time of one call"
 FUSED = "Fused operators: time of one call"
 
 
@@ -23,8 +24,8 @@ class Place:
     name: str
 
 
-def place_of(case: Case) -> Place:
-    """Return where a case is shown.
+def place_of(case: Case, *, part: bool = False) -> Place:
+    """Return where a case is shown; a layer may be there as part of a fused operator.
 
     Example:
         >>> place_of(Case("model", "resnet50", (), {"batch": 8, "image": 224})).name
@@ -37,7 +38,7 @@ def place_of(case: Case) -> Place:
         case "model":
             return Place("models", MODELS, _typed(case, _model(case)))
         case "layer":
-            return _layer(case)
+            return Place("operators", PARTS, case.label) if part else _layer(case)
         case "fused":
             return Place("operators", FUSED, case.label)
         case "graph":

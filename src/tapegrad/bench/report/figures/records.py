@@ -83,6 +83,8 @@ class Section(msgspec.Struct, frozen=True):
     reference: str
     rows: list[Row]
     means: list[Mean]
+    #: Why the other contenders support none of them, by contender.
+    unsupported: dict[str, list[str]] = {}
     #: What others have published of these cases on such a device.
     published: list[Quoted] = []
 

@@ -26,8 +26,9 @@ Placed = dict[str, tuple[Case, Place]]
 def sections_of(found: Found, cases: Mapping[str, Case]) -> list[Section]:
     """Sort cases into tables and work out their figures."""
     members: defaultdict[tuple[str, str], Placed] = defaultdict(dict)
+    fused = any(case.level == "fused" for case in cases.values())
     for key, case in cases.items():
-        place = place_of(case)
+        place = place_of(case, part=fused)
         members[place.kind, place.title][key] = case, place
     return [_section(found, *table, placed) for table, placed in members.items()]
 
@@ -44,6 +45,7 @@ def _section(found: Found, kind: str, title: str, placed: Placed) -> Section:
         reference=names[0],
         rows=rows,
         means=list(_means(rows)),
+        unsupported=found.why_not(placed, names),
         published=list(quoted_for(kind, title, device, known)),
     )
 

@@ -9,8 +9,9 @@ from tapegrad.bench.report.text import NO_RATIO, ratio_text, time_entry
 NOTES = (
     "parts: the sum of what the parts take when each is called on its own, with its result "
     "written to memory and read again; computed from their own times.",
-    "how: what the framework really does in that phase and type. composed: it has no such call, so "
-    "the parts are called one after the other. compiled: what is fused is the compiler's choice. "
+    "how: what the framework really does in that phase and type. composed: it has no kernel for "
+    "all of it (a call such as cross_entropy runs those of the parts), so the parts are called one "
+    "after the other. compiled: what is fused is the compiler's choice. "
     "The parts were measured at other moments, so the interval of the ratio "
     "also covers what the machine did meanwhile, as the control kernels show it.",
 )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tapegrad.bench.report.figures import Mean, Row, Section
 from tapegrad.bench.report.published import Quoted, notes_for
 from tapegrad.bench.report.table import Column, Entry, Line, Table
+from tapegrad.bench.report.tables.losses import losses_first, note_on_losses
 from tapegrad.bench.report.text import slower_by_entry, slower_by_mean, time_entry
 from tapegrad.bench.results import in_order
 
@@ -26,7 +27,8 @@ def tables(section: Section, device: str) -> Iterator[Table]:
 
 def _table(section: Section, device: str, phase: str) -> Table:
     quoted = [each for each in section.published if each.phase == phase]
-    lines = [_line(section, row, quoted) for row in section.rows if row.phase == phase]
+    rows = losses_first(row for row in section.rows if row.phase == phase)
+    lines = [_line(section, row, quoted) for row in rows]
     means = {mean.framework: mean for mean in section.means if mean.phase == phase}
     if any(mean.cases > 1 for mean in means.values()):
         lines[-1] = Line(lines[-1].entries, lines[-1].command, ends=True)
@@ -35,7 +37,10 @@ def _table(section: Section, device: str, phase: str) -> Table:
         f"{section.title} on {device}, {phase}",
         (Column("inputs"), *_columns(section), *_quoted_columns(quoted)),
         tuple(lines),
-        notes_for(section.kind, section.title, device, phase) if quoted else (),
+        (
+            *note_on_losses(rows),
+            *(notes_for(section.kind, section.title, device, phase) if quoted else ()),
+        ),
     )
 
 

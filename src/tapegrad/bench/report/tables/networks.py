@@ -12,6 +12,7 @@ from tapegrad.bench.report.command import command_for
 from tapegrad.bench.report.figures import NOT_MEASURED, Figure, Report, Row, Section
 from tapegrad.bench.report.published import Quoted, notes_for
 from tapegrad.bench.report.table import Column, Entry, Line, Table
+from tapegrad.bench.report.tables.losses import losses_first, note_on_losses
 from tapegrad.bench.report.text import NO_RATIO, mean_entry, ratio_entry, time_entry
 from tapegrad.bench.results import Memory, in_order
 from tapegrad.bench.units import size
@@ -40,7 +41,7 @@ def table(report: Report, section: Section) -> Table:
     """Compare the frameworks on all models, or all layers."""
     phases = list(_phases(section))
     rows = {(row.name, _column(row.phase)): row for row in section.rows}
-    names = list(dict.fromkeys(row.name for row in section.rows))
+    names = list(dict.fromkeys(row.name for row in losses_first(section.rows)))
     measured = any(figure.memory for row in section.rows for figure in row.figures)
     lines = [
         line
@@ -149,4 +150,5 @@ def _notes(report: Report, section: Section) -> Iterator[str]:
         yield STEP_NOTE
     if len(section.contenders) > 1:
         yield WINNERS
+    yield from note_on_losses(section.rows)
     yield from notes_for(section.kind, section.title, report.device)

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from tapegrad.bench.report.figures import Mean, Row, Section
 from tapegrad.bench.report.table import REFERENCE, Column, Entry, Line, Table
+from tapegrad.bench.report.tables.losses import losses_first, note_on_losses
 from tapegrad.bench.report.text import mean_entry, ratio_entry, time_entry
 from tapegrad.bench.results import in_order
 from tapegrad.bench.units import size
-
-LOSSES = "Rows where tapegrad loses come first, the greatest loss on top."
 
 
 def times(section: Section) -> Table:
@@ -23,8 +22,7 @@ def times(section: Section) -> Table:
             against = f"against {section.reference}"
             columns.append(Column(f"{name} {against}", number=True, of=name, what=against))
     lines = [*_time_lines(section), *_mean_lines(section)]
-    lost = any(row.lost_by for row in section.rows)
-    return Table(section.title, tuple(columns), tuple(lines), (LOSSES,) if lost else ())
+    return Table(section.title, tuple(columns), tuple(lines), tuple(note_on_losses(section.rows)))
 
 
 def memory(section: Section) -> Table | None:
@@ -44,19 +42,19 @@ def memory(section: Section) -> Table | None:
         ]
     lines = (Line(tuple(_memory_entries(row)), row.command) for row in measured)
     return Table(
-        "Memory",
+        "Memory" if section.kind == "operators" else f"Memory: {section.title}",
         tuple(columns),
         tuple(lines),
         (
-            "needed: inputs, results and gradients by arithmetic. allocator: the framework's own "
-            "peak during one call. resident: the process's peak above its idle size. "
-            "n/a: the framework does not tell, or it was not measured.",
+            "needed: inputs, cotangents, results and gradients by arithmetic. allocator: the "
+            "framework's own peak during one call. resident: the process's peak above its "
+            "idle size. n/a: the framework does not tell, or it was not measured.",
         ),
     )
 
 
 def _time_lines(section: Section) -> Iterator[Line]:
-    rows = _losses_first(section)
+    rows = losses_first(section.rows)
     for row in rows:
         entries = [Entry(row.name), Entry(row.phase)]
         for figure in row.figures:
@@ -64,11 +62,6 @@ def _time_lines(section: Section) -> Iterator[Line]:
             if figure.framework != section.reference:
                 entries.append(ratio_entry(figure, section.reference))
         yield Line(tuple(entries), row.command, ends=row is rows[-1])
-
-
-def _losses_first(section: Section) -> list[Row]:
-    """Return the rows, those where tapegrad loses on top."""
-    return sorted(section.rows, key=lambda row: -(row.lost_by or 0.0))
 
 
 def _mean_lines(section: Section) -> Iterator[Line]:
