@@ -162,16 +162,19 @@ def _notes(figures: list[tuple[str, str, Figure]]) -> Iterator[str]:
 def _left_out(report: Report) -> Iterator[str]:
     """Say who is in no column of a table, since it would hold one word throughout."""
     for section in report.sections:
-        missing = [name for name in report.contenders if name not in section.contenders]
-        for name in missing:
-            reasons = section.unsupported.get(name, [])
+        missing: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+        for name in report.contenders:
+            if name not in section.contenders:
+                missing[tuple(section.unsupported.get(name, ()))].append(name)
+        for reasons, names in missing.items():
             why = f": {'; '.join(reasons[:FEW])}" if any(reasons) else ""
             more = f"; and {counted(len(reasons) - FEW, 'other reason')}" * (len(reasons) > FEW)
-            yield f"{section.title}: none of these cases is supported by {name}{why}{more}."
+            who = ", ".join(names)
+            yield f"{section.title}: none of these cases is supported by {who}{why}{more}."
     rows = {row.framework for graph in report.graphs for row in graph.rows}
-    missing = [name for name in report.contenders if report.graphs and name not in rows]
-    if missing:
-        yield f"None of these graphs is supported by {', '.join(missing)}."
+    absent = [name for name in report.contenders if report.graphs and name not in rows]
+    if absent:
+        yield f"None of these graphs is supported by {', '.join(absent)}."
 
 
 def _shown(report: Report) -> Iterator[str]:
