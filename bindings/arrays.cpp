@@ -114,11 +114,14 @@ void check_inputs(const Compiled& c, const char* what, npy_intp got) {
                                 " inputs, got " + std::to_string(got) + " values");
 }
 
-int checked_threads(std::optional<int> threads) {
-    if (threads && *threads < 1)
-        raise("OptionError", "threads: expected a positive number or None for all cores, got " +
-                                 std::to_string(*threads));
-    return threads.value_or(0);
+int checked_threads(nb::handle threads) {
+    if (threads.is_none()) return 0;
+    int count = 0;
+    if (!nb::try_cast(threads, count) || count < 1)
+        raise("OptionError",
+              "threads: expected a positive whole number or None for all cores, got " +
+                  std::string(nb::repr(threads).c_str()));
+    return count;
 }
 
 }  // namespace tapegrad::bindings

@@ -55,7 +55,7 @@ nb::object output_array(const Compiled& c, const char* what, PyObject* given,
 /// Raises unless `got` is the number of the program's inputs.
 void check_inputs(const Compiled& c, const char* what, npy_intp got);
 /// A number of threads, 0 for all cores; raises for others.
-int checked_threads(std::optional<int> threads);
+int checked_threads(nb::handle threads);
 
 /// Runs a program in one of the number types.
 inline decltype(Compiled::runner) make_runner(const std::shared_ptr<const Program>& program,

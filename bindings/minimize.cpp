@@ -306,7 +306,7 @@ nb::tuple minimize(const Compiled& c, nb::handle x0, const std::string& method, 
                        c.is_double() ? std::numeric_limits<double>::epsilon()
                                      : std::numeric_limits<float>::epsilon()};
     a.options.bounds = bounds_of(c, options["low"], options["high"]);
-    a.options.threads = checked_threads(nb::cast<std::optional<int>>(options["threads"]));
+    a.options.threads = checked_threads(options["threads"]);
     return std::visit(
         [&](const auto& runner) {
             using T = std::decay_t<decltype(*runner)>;

@@ -29,6 +29,15 @@ Outs split_out(const Compiled& c, PyObject* out) {
     return {PyTuple_GET_ITEM(out, 0), PyTuple_GET_ITEM(out, 1)};
 }
 
+/// Raises where values and derivatives would be written over each other.
+void check_apart(const char* what, const Outs& outs) {
+    if (outs.values && outs.derivatives &&
+        overlap(reach_of(array_of(outs.values)), reach_of(array_of(outs.derivatives))))
+        raise("ShapeError", std::string(what) +
+                                ": expected two arrays, got some that share memory; make each with "
+                                "numpy.empty");
+}
+
 // ---- one point --------------------------------------------------------------------------------
 
 template <class T>
@@ -51,6 +60,7 @@ nb::object call(const Compiled& c, const Runner<T>& runner, PyObject* x, PyObjec
     if (c.with_gradient)
         derivatives = c.scalar ? output_array(c, "out gradient", outs.derivatives, {n})
                                : output_array(c, "out jacobian", outs.derivatives, {k, n});
+    check_apart("out", outs);
     auto data = [](const nb::object& array) {
         return array.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(array))) : nullptr;
     };
@@ -148,9 +158,7 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
     const npy_intp rows = columns.rows;
     const Outs outs = split_out(c, out);
     const BatchResults arrays(c, rows, reduce != Reduce::none, outs);
-    if (outs.values && outs.derivatives &&
-        overlap(reach_of(array_of(outs.values)), reach_of(array_of(outs.derivatives))))
-        raise("ShapeError", "batch out: expected two arrays, got some that share memory");
+    check_apart("batch out", outs);
     const auto k = static_cast<npy_intp>(c.values()), n = static_cast<npy_intp>(c.derivatives());
     T* value_data = static_cast<T*>(PyArray_DATA(array_of(arrays.values)));
     T* derivative_data =
@@ -185,7 +193,7 @@ nb::object batch(const Compiled& c, const Runner<T>& runner, nb::handle x, PyObj
     return arrays.as_python(c, false, outs.values);
 }
 
-nb::object batch(const Compiled& c, nb::handle x, std::optional<int> threads, nb::handle shared,
+nb::object batch(const Compiled& c, nb::handle x, nb::handle threads, nb::handle shared,
                  nb::handle reduce, nb::handle out) {
     const int count = checked_threads(threads);
     const Shared inputs = shared_of(c, shared);
@@ -244,7 +252,7 @@ nb::list columns(const Compiled& c, const Runner<T>& runner, nb::handle inputs, 
     return results;
 }
 
-nb::list columns(const Compiled& c, nb::handle inputs, bool sum, std::optional<int> threads) {
+nb::list columns(const Compiled& c, nb::handle inputs, bool sum, nb::handle threads) {
     const int count = checked_threads(threads);
     const auto run = [&](const auto& runner) { return columns(c, *runner, inputs, sum, count); };
     try {
@@ -358,14 +366,14 @@ void bind_program(nb::module_& m) {
             [](const Compiled& c, nb::handle x, nb::handle out) {
                 return call(c, x.ptr(), out.ptr());
             },
-            nb::arg("x"), nb::kw_only(), nb::arg("out") = nb::none(),
+            nb::arg("x").none(), nb::kw_only(), nb::arg("out") = nb::none(),
             nb::sig("def __call__(self, x: numpy.typing.ArrayLike, *, out: typing.Any = None) -> "
                     "typing.Any"),
             "The program at one point.")
         .def("batch",
-             static_cast<nb::object (*)(const Compiled&, nb::handle, std::optional<int>, nb::handle,
+             static_cast<nb::object (*)(const Compiled&, nb::handle, nb::handle, nb::handle,
                                         nb::handle, nb::handle)>(&batch),
-             nb::arg("x"), nb::arg("threads") = nb::none(), nb::kw_only(),
+             nb::arg("x").none(), nb::arg("threads") = nb::none(), nb::kw_only(),
              nb::arg("shared") = nb::none(), nb::arg("reduce") = nb::none(),
              nb::arg("out") = nb::none(),
              nb::sig("def batch(self, x: numpy.typing.ArrayLike, threads: int | None = None, *, "
@@ -379,8 +387,7 @@ void bind_program(nb::module_& m) {
                      "options: dict[str, typing.Any]) -> tuple[typing.Any, ...]"),
              "The native loop behind minimize().")
         .def("columns",
-             static_cast<nb::list (*)(const Compiled&, nb::handle, bool, std::optional<int>)>(
-                 &columns),
+             static_cast<nb::list (*)(const Compiled&, nb::handle, bool, nb::handle)>(&columns),
              nb::arg("inputs"), nb::arg("sum") = false, nb::arg("threads") = nb::none(),
              nb::sig("def columns(self, inputs: collections.abc.Sequence[typing.Any], sum: bool = "
                      "False, threads: int | None = None) -> list[typing.Any]"),

@@ -19,6 +19,7 @@
 #include "derive.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "../errors.h"
 #include "loops.h"
@@ -216,7 +217,14 @@ class Sweep {
         product(operands_[0], g, b);
         if (active_[operands_[1]])
             plain(operands_[1], where(a == zero, zero, masked_mul(symbol(g), a)));
-        if (graph_.op(operands_[1]) == Op::log) mask(operands_[0], by_both);
+        if (is_log(operands_[1])) mask(operands_[0], by_both);
+    }
+
+    /// A logarithm that may be infinite, or that of 0 itself, which is a constant.
+    bool is_log(NodeId id) const {
+        if (graph_.op(id) == Op::log) return true;
+        constexpr double log_of_0 = -std::numeric_limits<double>::infinity();
+        return graph_.is_constant(id) && graph_.constant_value(id) == log_of_0;
     }
 
     /// Sums and products, and what chooses between them.

@@ -82,10 +82,15 @@ class Splitter {
 
     bool belongs_to(NodeId id, NodeId user) const {
         if (user == no_node) return false;
-        const Op of = graph_.op(user);
+        const Op op = graph_.op(id), of = graph_.op(user);
         const bool is_sum = of == Op::add || of == Op::sum || of == Op::sumdot;
-        const bool is_product = graph_.op(id) == Op::mul || graph_.op(id) == Op::square;
-        return of == Op::softmax_vjp || (is_sum && is_product && uses_[id] == 1);
+        const bool is_product = op == Op::mul || op == Op::square;
+        // Of a shared vjp that another takes results of, all is hoisted: a result alone, without
+        // the node that it is a result of, cannot be.
+        const bool is_probability =
+            op == Op::projection && graph_.op(graph_.operands(id)[0]) == Op::softmax;
+        return (of == Op::softmax_vjp && is_probability) ||
+               (is_sum && is_product && uses_[id] == 1);
     }
 
     /// Nodes of one part as a graph of their own; `now` has those that are there already.

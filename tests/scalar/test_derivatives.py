@@ -373,6 +373,16 @@ def test_powers_of_zero_vanish_faster_than_their_logarithm_grows(point: Any, wan
         np.testing.assert_allclose(tg.compile(found)(point), np.ravel(want), rtol=1e-14)
 
 
+def test_powers_of_the_number_zero_are_those_of_a_variable_that_is_zero() -> None:
+    q = tg.Graph().input("q")
+    y = 0.0**q
+    slope = tg.grad(y, q)
+    orders = [slope, tg.grad(slope, q), tg.grad(tg.grad(slope, q), q), tg.grad(y * q, q)]
+    orders += [tg.grad(tg.grad(tg.where(q > 0, y, 1.0), q), q), tg.grad(tg.jvp(y, q, 1.0), q)]
+    assert tg.compile(orders)([2.0]).tolist() == [0.0] * len(orders)
+    assert tg.grad(tg.grad(lambda q: 0.0**q))(2.0) == 0.0
+
+
 def test_third_derivatives_of_powers_of_zero() -> None:
     x = tg.Graph().inputs(2)
     y = x[0] ** x[1]

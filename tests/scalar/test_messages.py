@@ -26,6 +26,16 @@ MESSAGES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
         tg.DTypeError,
         "^jacobian: outputs: expected Vars, element 1 is a float",
     ),
+    (lambda x: untyped.compile(x)(None), tg.ShapeError, "^program: expected an array of 1"),
+    (lambda x: untyped.compile(x).batch(None), tg.ShapeError, "^batch: expected an array of 2"),
+    *(
+        (run, tg.OptionError, "^threads: expected a positive whole number or None for all cores")
+        for threads in (0, -1, 1.5, "2", 10**20)
+        for run in (
+            lambda x, n=threads: untyped.compile(x).batch([[1.0]], threads=n),
+            lambda x, n=threads: untyped.compile(x, wrt=[x]).minimize([1.0], threads=n),
+        )
+    ),
     (lambda x: untyped.hessian(x, [x, 3.0]), tg.DTypeError, "^hessian: wrt: .*element 1"),
     (lambda x: tg.gradcheck(lambda x: x[:0], [2.0]), tg.ShapeError, "^gradcheck: the function"),
     (
@@ -75,6 +85,8 @@ def test_results_that_overlap_are_refused() -> None:
     for reduce, out in same.items():
         with pytest.raises(tg.ShapeError, match="share memory"):
             program.batch([[3.0]], out=out, reduce=reduce)
+    with pytest.raises(tg.ShapeError, match=r"^out: .*share memory"):
+        program([3.0], out=(room[1:2].reshape(()), room[1:2]))
     apart = room[1:2].reshape(1, 1)
     assert program.batch([[3.0]], out=(room[:1], apart))[1] is apart
     assert room.tolist() == [9.0, 6.0, 0.0, 0.0]

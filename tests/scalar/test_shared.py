@@ -227,6 +227,12 @@ def weights(p: Any, t: Any) -> Any:
     return tg.dot(share, [t[0], t[1], t[0] * t[1], tg.exp(t[0])]) + share[0] * share[1]
 
 
+def shares_of_shares(p: Any, t: Any) -> Any:
+    share = tg.softmax([p[0], p[1]])
+    again = tg.softmax([p[0], share[1], share[0]])
+    return (again[0] + t[0]) * share[1]
+
+
 def angles(p: Any, t: Any) -> Any:
     return tg.sin(p[0]) * t[0] + tg.cos(p[0]) * t[1] + tg.softplus(p[1] * p[2]) * tg.sigmoid(p[3])
 
@@ -246,7 +252,8 @@ def nothing_else(p: Any, t: Any) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(
-    "function", [sums_of_products, weights, angles, long_sums, branches, nothing_else]
+    "function",
+    [sums_of_products, weights, shares_of_shares, angles, long_sums, branches, nothing_else],
 )
 def test_bits_are_those_of_columns_in_all_kinds_of_sums(
     function: Any, dtype: str, isa: str
@@ -274,6 +281,25 @@ def test_bits_are_those_of_columns_in_random_graphs(seed: int) -> None:
         kinds = [a + b, a * b, tg.sum([a, b, c, a * c]), tg.tanh(a), tg.softplus(b), a * b + c]
         nodes += [kinds[rng.integers(len(kinds))]] if rng.random() < 0.9 else tg.softmax([a, b, c])
     program = tg.compile(tg.tanh(tg.sum(nodes)), wrt=nodes[:4])
+    check_bits_of_columns(program, rng)
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=100, deadline=None)
+def test_bits_are_those_of_columns_where_shares_are_shared(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    g = tg.Graph()
+    nodes, (t, u) = list(g.inputs(4)), g.inputs(2)
+    for _ in range(4):
+        a, b, c = (nodes[i] for i in rng.integers(0, len(nodes), 3))
+        nodes += tg.softmax([a, b, c]) if rng.random() < 0.8 else [tg.tanh(a * b)]
+    picked = [nodes[i] for i in rng.integers(0, len(nodes), 4)]
+    outcome = (picked[0] + t) * picked[1] + picked[2] * picked[3] * u
+    check_bits_of_columns(tg.compile(outcome, wrt=nodes[:4]), rng)
+
+
+def check_bits_of_columns(program: tg.Program, rng: np.random.Generator) -> None:
+    """Four inputs that all rows share, and two of their own: in columns, the bits are the same."""
     shared, x = rng.normal(size=4), rng.normal(size=(1500, 2))
     for got, wanted in zip(
         program.batch(x, shared=shared),
