@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
-from tapegrad.bench.guards import CORES_LOOPS, Probe, clock, cores
+from tapegrad.bench.guards import CORES_LOOPS, Probe, clock, cores, fresh
+from tapegrad.bench.oracle import InputSet, Truth
 from tapegrad.bench.process import Worker, WorkerProcess, telling
 from tapegrad.bench.results import Block
 from tapegrad.bench.watch import Watch
@@ -304,6 +305,41 @@ def test_processors_count_that_a_worker_does_not_tell_of(
     probe._trial = {"samples": [1e-3], "units": 1, "cores": 0.1}
     finding = cores(probe)
     assert finding is not None and finding.reason == "kept 2.0 processors busy, 1 allowed"
+
+
+class Gathering(Idle):
+    """A worker that picks a few rows of many: those that it has just seen are in its cache."""
+
+    times: ClassVar[dict[str, float]] = {"fresh": 130e-6, "again": 8e-6, "warm": 8e-6}
+
+    def __init__(self, cold: float) -> None:
+        self.cold = cold
+
+    def ask(self, do: str, timeout: float | None = None, **arguments: Any) -> dict[str, Any]:
+        if do == "time":
+            seconds = self.cold if arguments.get("cold") else self.times["warm"]
+            return {"samples": [seconds], "units": 1, "cores": 1.0}
+        if do == "read":
+            return {"read": 1e-5, "reading": 1e-6, "copying": 1e-6}
+        return {"fresh": self.times["fresh"], "again": self.times["again"]}
+
+    def busy(self) -> float:
+        return 0.0
+
+    busy_elsewhere = busy
+
+
+@pytest.mark.parametrize(
+    ("cold", "rows", "trusted"), [(70e-6, 2048, True), (70e-6, 64, False), (15e-6, 2048, False)]
+)
+def test_new_inputs_may_take_what_others_take_that_no_cache_holds(
+    cold: float, rows: int, trusted: bool, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((rows, 1024), "float32"))
+    given: Any = (InputSet({"x": str(tmp_path / "x.npy")}, [], Truth({}, [], ("", ""))),)
+    probe = Probe(Gathering(cold), TANH, "forward", "float32", 1, tmp_path, given)
+    probe._first = {"y": np.zeros(1024, "float32")}
+    assert (fresh(probe) is None) == trusted
 
 
 class Fetching(Idle):

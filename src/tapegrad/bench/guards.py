@@ -54,6 +54,10 @@ READ_SECONDS = 0.05
 FRESH_FACTOR = 6.0
 FRESH_SLACK = 5e-6
 FRESH_TURNS = 25
+#: Where a call reads little of inputs that have so many bytes, new ones are in no cache: they may
+#: cost this multiple of those it knows when caches were emptied before.
+LARGE_BYTES = 1 << 22
+COLD_FACTOR = 3.0
 #: Taking inputs may cost this multiple of loading them, and of turning images to other layouts,
 #: plus a slack for each: frameworks make tensors in their own way, and some hand them to a thread.
 FEED_FACTOR = 5.0
@@ -194,6 +198,11 @@ class Probe:
         """Return the bytes of results that are no views of the inputs."""
         computed = self.sets[0].computed(self.phase)
         return sum(array.nbytes for name, array in self.first.items() if name in computed)
+
+    @property
+    def taken(self) -> int:
+        """Return the bytes of the inputs."""
+        return sum(Path(file).stat().st_size for file in self.sets[0].arrays.values())
 
     @property
     def last_read(self) -> dict[str, Any]:
@@ -441,10 +450,18 @@ def fresh(probe: Probe) -> Finding | None:
         if new <= FRESH_FACTOR * known + FRESH_SLACK:
             return None
         probe.doubt()
+    if probe.device == "cpu" and probe.taken > LARGE_BYTES and new <= COLD_FACTOR * _cold(probe):
+        return None
     return Finding(
         "mistrusted",
         f"takes {units.seconds(new)} on new inputs, {units.seconds(known)} on those it knows",
     )
+
+
+def _cold(probe: Probe) -> float:
+    """Return the seconds of a call on known inputs that no cache holds."""
+    answer = probe.worker.ask("time", phase=probe.phase, seconds=PROBE_SECONDS, cold=True)
+    return seconds_a_call(answer) + _cost_of_reading(probe, probe.last_read)
 
 
 def feeding(probe: Probe) -> Finding | None:
