@@ -14,14 +14,16 @@
 namespace tapegrad::bindings {
 namespace {
 
-/// The nodes of Vars, all of one graph; `graph` is that one once it is known.
+/// The nodes of Vars, all of one graph; `graph` is that one once it is known. What depends on an
+/// argument of a scan's step has no derivative outside of it.
 std::vector<NodeId> nodes_of(const char* op, const Vars& vars, std::shared_ptr<Graph>& graph) {
     std::vector<NodeId> ids;
     for (const Var* var : vars.all) {
         if (!graph) graph = var->graph;
-        if (graph != var->graph) raise_two_graphs(op);
+        if (graph != var->graph) raise_two_graphs(op, graph, var->graph);
         ids.push_back(var->id);
     }
+    if (graph) graph->check_left(ids);
     return ids;
 }
 
@@ -36,6 +38,7 @@ nb::list gradient(const Var& output, nb::handle wrt) {
     const Vars vars = vars_of(wrt, "grad: wrt");
     const std::vector<NodeId> ids = nodes_of("grad", vars, graph);
     const NodeId of[1] = {output.id};
+    graph->check_left(of);
     const Graph::Hiding hiding(*graph);
     return as_vars(graph, derive(*graph, of, ids)[0]);
 }
@@ -63,7 +66,8 @@ nb::list tangents(nb::handle outputs, nb::handle wrt, nb::handle seeds) {
         if (!to_operand(item.ptr(), operand))
             raise("DTypeError",
                   "jvp: tangents are Vars and numbers, got a " + type_name(item.ptr()));
-        if (operand.var && operand.var->graph != graph) raise_two_graphs("jvp");
+        if (operand.var && operand.var->graph != graph)
+            raise_two_graphs("jvp", graph, operand.var->graph);
         directions.push_back(operand.in(*graph));
     }
     if (ends.empty()) return nb::list();
@@ -108,6 +112,7 @@ nb::tuple hessian(const Var& output, nb::handle wrt) {
     std::shared_ptr<Graph> graph = output.graph;
     const Vars by = vars_of(wrt, "hessian: wrt");
     const std::vector<NodeId> starts = nodes_of("hessian", by, graph);
+    graph->check_left(std::span(&output.id, 1));
     const Graph::Hiding hiding(*graph);
     return as_python(graph, sparse_hessian(*graph, output.id, starts));
 }

@@ -2,6 +2,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "numpy.h"
 #include "python.h"
 #include "scalar/example.h"
@@ -26,12 +29,24 @@ bool is_tensor(nb::handle object) {
     return tensor_class && PyObject_TypeCheck(object.ptr(), (PyTypeObject*)tensor_class);
 }
 
+bool takes_sequence(std::string_view name) {
+    return name == "softmax" || name == "sum" || name == "prod" || name == "max" || name == "min" ||
+           name == "logsumexp";
+}
+
 /// Passes a call on whose arguments the functions of Vars do not take, if it is for tensors.
 nb::object of_tensors(const char* name, const nb::args& args, const nb::kwargs& kwargs) {
     for (nb::handle each : args)
         if (is_tensor(each)) return nb::handle(tensor_functions).attr(name)(*args, **kwargs);
     for (auto [_, each] : kwargs)
         if (is_tensor(each)) return nb::handle(tensor_functions).attr(name)(*args, **kwargs);
+    Operand operand;
+    if (args.size() > 1 && kwargs.size() == 0 && takes_sequence(name) &&
+        std::all_of(args.begin(), args.end(),
+                    [&](nb::handle each) { return to_operand(each.ptr(), operand); }))
+        raise("DTypeError", std::string(name) + ": expected a sequence of Vars, got " +
+                                std::to_string(args.size()) + " arguments; write " + name +
+                                "([a, b, ...])");
     std::string types;
     for (nb::handle each : args) types += (types.empty() ? "" : ", ") + type_name(each.ptr());
     raise("DTypeError", std::string(name) + ": expected Vars, numbers or sequences of them, or " +
@@ -73,7 +88,7 @@ Sequence parse(const char* op, nb::handle object) {
         if (!out.graph)
             out.graph = operand.var->graph;
         else if (out.graph != operand.var->graph)
-            raise_two_graphs(op);
+            raise_two_graphs(op, out.graph, operand.var->graph);
     }
     return out;
 }
@@ -123,7 +138,7 @@ nb::object dot(nb::handle first, nb::handle second) {
         raise("ShapeError", "dot: expected two sequences of one length, got " +
                                 std::to_string(a.operands.size()) + " and " +
                                 std::to_string(b.operands.size()));
-    if (a.graph && b.graph && a.graph != b.graph) raise_two_graphs("dot");
+    if (a.graph && b.graph && a.graph != b.graph) raise_two_graphs("dot", a.graph, b.graph);
     if (a.operands.empty()) return nb::float_(0.0);
     auto graph = a.graph ? a.graph : b.graph ? b.graph : std::make_shared<Graph>();
     std::vector<NodeId> pairs;
@@ -338,7 +353,8 @@ nb::object record_where(const Operand* operands) {
     std::shared_ptr<Graph> graph;
     for (const Operand* operand : {&condition, &first, &second}) {
         if (!operand->var) continue;
-        if (graph && graph != operand->var->graph) raise_two_graphs("where");
+        if (graph && graph != operand->var->graph)
+            raise_two_graphs("where", graph, operand->var->graph);
         graph = operand->var->graph;
     }
     if (!graph) return nb::float_(condition.number != 0.0 ? first.number : second.number);

@@ -302,9 +302,14 @@ nb::list loose_ends(const std::shared_ptr<Graph>& graph) {
 
 nb::module_ picture() { return nb::module_::import_("tapegrad.scalar.picture"); }
 
-nb::object inputs_array(const std::shared_ptr<Graph>& graph, std::int64_t count, nb::handle called,
+nb::object inputs_array(const std::shared_ptr<Graph>& graph, nb::handle number, nb::handle called,
                         nb::handle values) {
     const std::optional<std::string> name = name_of(called, "inputs");
+    if (!PyIndex_Check(number.ptr()))
+        raise("DTypeError", "inputs: expected a whole number as the count, got " +
+                                type_name(number.ptr()) + "; write inputs(3)");
+    const std::int64_t count = PyNumber_AsSsize_t(number.ptr(), nullptr);
+    if (count == -1 && PyErr_Occurred()) throw nb::python_error();
     if (count < 0)
         raise("ShapeError", "inputs: expected a count of 0 or more, got " + std::to_string(count));
     if (count >= no_node)
@@ -345,15 +350,22 @@ nb::object items_of_array(PyObject* object) {
 
 }  // namespace
 
-void raise_two_graphs(const char* op) {
-    raise("GraphError", std::string(op) +
-                            ": the operands belong to two graphs; record both in one Graph, or "
-                            "compile one and feed its result in as an input");
+void raise_two_graphs(const char* op, const std::shared_ptr<Graph>& a,
+                      const std::shared_ptr<Graph>& b) {
+    const nb::object type = error_class("GraphError");
+    const nb::object error =
+        type(std::string(op) +
+             ": the operands belong to two graphs; record both in one Graph, or compile one and "
+             "feed its result in as an input");
+    error.attr("graphs") = nb::make_tuple(a, b);
+    PyErr_SetObject(type.ptr(), error.ptr());
+    throw nb::python_error();
 }
 
 nb::object record_binary(Op op, const Operand& a, const Operand& b) {
     if (!a.var && !b.var) return nb::float_(fold(op, a.number, b.number));
-    if (a.var && b.var && a.var->graph != b.var->graph) raise_two_graphs(info(op).name);
+    if (a.var && b.var && a.var->graph != b.var->graph)
+        raise_two_graphs(info(op).name, a.var->graph, b.var->graph);
     const auto& graph = a.var ? a.var->graph : b.var->graph;
     const NodeId left = a.in(*graph), right = b.in(*graph);
     return make_var(graph, graph->binary(op, left, right));
@@ -452,7 +464,7 @@ Vars vars_of(nb::handle sequence, const char* what) {
 }
 
 const std::shared_ptr<Graph>& common_graph(const char* op, const Var& a, const Var& b) {
-    if (a.graph != b.graph) raise_two_graphs(op);
+    if (a.graph != b.graph) raise_two_graphs(op, a.graph, b.graph);
     return a.graph;
 }
 
@@ -492,8 +504,8 @@ void bind_graph(nb::module_& m) {
             nb::sig("def input(self, name: str | None = None, *, value: float | None = None) -> "
                     "Var"),
             "A new variable of the graph; `value` is an example, for branches='freeze'.")
-        .def("inputs", &inputs_array, nb::arg("count"), nb::arg("name") = nb::none(), nb::kw_only(),
-             nb::arg("values") = nb::none(),
+        .def("inputs", &inputs_array, nb::arg("count").none(), nb::arg("name") = nb::none(),
+             nb::kw_only(), nb::arg("values") = nb::none(),
              nb::sig("def inputs(self, count: int, name: str | None = None, *, values: "
                      "numpy.typing.ArrayLike | None = None) -> "
                      "numpy.typing.NDArray[numpy.object_]"),

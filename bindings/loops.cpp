@@ -20,7 +20,7 @@ nb::list vars_from(const std::shared_ptr<Graph>& graph, const std::vector<NodeId
 std::vector<NodeId> ids_in(const std::shared_ptr<Graph>& graph, nb::handle vars, const char* what) {
     std::vector<NodeId> ids;
     for (const Var* var : vars_of(vars, what).all) {
-        if (var->graph != graph) raise_two_graphs("scan");
+        if (var->graph != graph) raise_two_graphs("scan", var->graph, graph);
         ids.push_back(var->id);
     }
     return ids;
@@ -30,6 +30,13 @@ nb::list placeholders(const std::shared_ptr<Graph>& graph, std::uint32_t count) 
     std::vector<NodeId> ids;
     for (; count; --count) ids.push_back(graph->placeholder());
     return vars_from(graph, ids);
+}
+
+void leave_step(nb::handle arguments) {
+    const Vars left = vars_of(arguments, "scan: arguments");
+    if (left.all.empty()) return;
+    const auto graph = left.all[0]->graph;
+    graph->leave(ids_in(graph, arguments, "scan: arguments"));
 }
 
 /// Numbers as a table, row by row; none if there are no columns.
@@ -135,6 +142,9 @@ void bind_loops(nb::module_& m) {
     m.def("placeholders", &placeholders, nb::arg("graph"), nb::arg("count"),
           nb::sig("def placeholders(graph: Graph, count: int) -> list[Var]"),
           "Arguments for a step function that record_scan takes.");
+    m.def("leave_step", &leave_step, nb::arg("arguments"),
+          nb::sig("def leave_step(arguments: collections.abc.Sequence[Var]) -> None"),
+          "Says that the step function was called: nothing else may depend on its arguments.");
     m.def(
         "record_scan", &record_scan, nb::arg("arguments"), nb::arg("outputs"), nb::arg("carried"),
         nb::arg("stepped"), nb::arg("table"), nb::arg("count"), nb::arg("limit"),

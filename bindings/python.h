@@ -57,8 +57,9 @@ void check_unmasked(const char* what, PyObject* object);
 /// Text of unknown origin as a string of Python's.
 nb::object decoded(const std::string& text);
 
-/// Raises GraphError: operands of two graphs.
-[[noreturn]] void raise_two_graphs(const char* op);
+/// Raises GraphError: operands of two graphs, which the error knows.
+[[noreturn]] void raise_two_graphs(const char* op, const std::shared_ptr<Graph>& a,
+                                   const std::shared_ptr<Graph>& b);
 /// The items of any iterable as a tuple of our own, which nobody else can change.
 nb::object items_of(nb::handle object, const std::string& expected);
 /// A node of two operands, or a number if both are.

@@ -25,6 +25,12 @@ std::uint32_t op_arity(Op op, std::size_t arity) {
 
 bool commutes(Op op) { return op == Op::add || op == Op::mul || op == Op::eq || op == Op::ne; }
 
+[[noreturn]] void throw_left() {
+    throw GraphError(
+        "scan: an argument of the step function was used outside of it; return what is needed as a "
+        "carried value or as an output of the step");
+}
+
 }  // namespace
 
 std::uint32_t Loop::shared() const {
@@ -64,6 +70,32 @@ NodeId Graph::input(std::string name) {
 }
 
 NodeId Graph::placeholder() { return push({op_arity(Op::input, 0), no_node, 0, 0}); }
+
+bool Graph::needs_left(NodeId id) const {
+    const auto of = operands(id);
+    return std::any_of(of.begin(), of.end(), [&](NodeId operand) { return left_[operand]; });
+}
+
+void Graph::look(NodeId end) {
+    for (auto id = static_cast<NodeId>(left_.size()); id < end; ++id)
+        left_.push_back(needs_left(id));
+}
+
+void Graph::leave(std::span<const NodeId> placeholders) {
+    if (placeholders.empty()) return;
+    look(static_cast<NodeId>(size()));
+    for (NodeId id : placeholders) left_[id] = true;
+    for (NodeId id = *std::min_element(placeholders.begin(), placeholders.end()); id < size(); ++id)
+        left_[id] |= needs_left(id);
+}
+
+void Graph::check_left(std::span<const NodeId> nodes) {
+    if (left_.empty()) return;
+    for (NodeId id : nodes) {
+        look(id + 1);
+        if (left_[id]) throw_left();
+    }
+}
 
 NodeId Graph::constant(double value) {
     const auto bits = std::bit_cast<std::uint64_t>(value);
@@ -194,10 +226,7 @@ NodeId Graph::copy(const Graph& source, NodeId id, std::span<const NodeId> opera
     const Node& n = source.node(id);
     switch (n.op()) {
         case Op::input:
-            if (source.is_placeholder(id))
-                throw GraphError(
-                    "scan: an argument of the step function was used outside of it; return what "
-                    "is needed as a carried value or as an output of the step");
+            if (source.is_placeholder(id)) throw_left();
             return input(source.input_name(n.a));
         case Op::projection:
             return operands[0] + 1 + n.b;

@@ -117,6 +117,11 @@ class Graph {
     /// of no use outside that body.
     NodeId placeholder();
     bool is_placeholder(NodeId id) const { return op(id) == Op::input && node(id).a == no_node; }
+    /// Says that the function is recorded: from now on nothing may depend on its arguments.
+    void leave(std::span<const NodeId> placeholders);
+    /// Raises if a node depends on arguments of a function that was left. Together all calls take
+    /// time in proportion to the graph, and none at all without such functions.
+    void check_left(std::span<const NodeId> nodes);
 
     NodeId constant(double value);
     NodeId unary(Op op, NodeId a);
@@ -207,6 +212,9 @@ class Graph {
    private:
     NodeId push(const Node& node);
     NodeId intern(const Node& node);
+    bool needs_left(NodeId id) const;
+    /// Looks at all nodes before `end`.
+    void look(NodeId end);
     /// The place in the table of a node that is the `same`, or of none.
     template <class Same>
     std::size_t find(std::uint32_t hash, Same&& same) const;
@@ -238,6 +246,7 @@ class Graph {
     std::vector<NodeId> hidden_{0};     ///< where nodes begin to be hidden, end, begin, ...
     std::unordered_set<NodeId> shown_;  ///< those among them that are known
     std::vector<std::uint32_t> places_;
+    std::vector<char> left_;  ///< what depends on such arguments, of the nodes looked at so far
 };
 
 }  // namespace tapegrad

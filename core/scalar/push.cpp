@@ -1,12 +1,14 @@
 // core/scalar/push.cpp -- forward-mode differentiation.
 //
-// Nodes are visited in their order, those only that move and that an output needs; what has the
-// number 0 for a seed stands still. A variable that depends on others moves with them, too: what
-// comes out is the Jacobian of derive.h times the seeds. A tangent is one node, the sum of the
-// operands' tangents times the derivative text of ops.def; the other operations have the rules
-// below. `where` chooses between tangents, so nothing has to be masked: what the branch not taken
-// would give is not looked at.
+// Nodes are visited in their order, from the first variable to the last output, those only that
+// move and that an output needs; what has the number 0 for a seed stands still. A variable that
+// depends on others moves with them, too: what comes out is the Jacobian of derive.h times the
+// seeds. A tangent is one node, the sum of the operands' tangents times the derivative text of
+// ops.def; the other operations have the rules below. `where` chooses between tangents, so nothing
+// has to be masked: what the branch not taken would give is not looked at.
 #include "push.h"
+
+#include <algorithm>
 
 #include "../errors.h"
 #include "loops.h"
@@ -17,53 +19,52 @@ namespace {
 
 class Push {
    public:
-    Push(Graph& graph, std::span<const NodeId> outputs) : graph_(graph), size_(graph.size()) {
-        needed_.assign(size_, false);
-        for (NodeId id : outputs) needed_[id] = true;
-        for (NodeId id = static_cast<NodeId>(size_); id-- > 0;)
-            if (needed_[id])
-                for (NodeId operand : graph.operands(id)) needed_[operand] = true;
-        tangents_.assign(size_, no_node);
+    Push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt)
+        : graph_(graph),
+          first_(*std::min_element(wrt.begin(), wrt.end())),
+          end_(std::max(first_, *std::max_element(outputs.begin(), outputs.end()) + 1)) {
+        needed_.assign(end_ - first_, false);
+        for (NodeId id : outputs)
+            if (id >= first_) needed_[id - first_] = true;
+        for (NodeId id = end_; id-- > first_;)
+            if (needed_[id - first_])
+                for (NodeId operand : graph.operands(id))
+                    if (operand >= first_) needed_[operand - first_] = true;
+        tangents_.assign(end_ - first_, no_node);
     }
 
     std::vector<NodeId> run(std::span<const NodeId> outputs, std::span<const NodeId> wrt,
                             std::span<const NodeId> seeds) {
-        auto first = static_cast<NodeId>(size_);
-        for (std::size_t i = 0; i < wrt.size(); ++i) {
-            move(wrt[i], seeds[i]);
-            first = std::min(first, wrt[i]);
-        }
-        for (NodeId id = first; id < size_; ++id)
-            if (needed_[id] && moves(id)) visit(id);
-        std::vector<NodeId> found;
-        for (NodeId id : outputs) found.push_back(tangent(id).in(graph_));
-        return found;
+        for (std::size_t i = 0; i < wrt.size(); ++i) move(wrt[i], seeds[i]);
+        for (NodeId id = first_; id < end_; ++id)
+            if (needed_[id - first_] && any_moves(graph_.operands(id))) visit(id);
+        return tangents_of(outputs);
     }
 
    private:
     /// Moves a node by `value` besides how it moves already: a variable that is named twice moves
     /// by both, one that depends on others by its own seed and with them.
     void move(NodeId id, NodeId value) {
-        if (graph_.is_constant(value, 0.0)) return;
-        NodeId& known = tangents_[id];
+        if (id >= end_ || graph_.is_constant(value, 0.0)) return;
+        NodeId& known = tangents_[id - first_];
         known = known == no_node ? value : graph_.binary(Op::add, known, value);
     }
 
-    bool moves(NodeId id) const {
-        for (NodeId operand : graph_.operands(id))
-            if (tangents_[operand] != no_node) return true;
-        return false;
+    /// The tangent of a node, if it moves.
+    NodeId found(NodeId id) const {
+        return id < first_ || id >= end_ ? no_node : tangents_[id - first_];
+    }
+    bool moves(NodeId id) const { return found(id) != no_node; }
+    bool any_moves(std::span<const NodeId> nodes) const {
+        return std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) { return moves(id); });
     }
 
     Symbol symbol(NodeId id) { return {graph_, id}; }
-    Symbol tangent(NodeId id) {
-        return tangents_[id] == no_node ? Symbol(0.0) : symbol(tangents_[id]);
-    }
+    Symbol tangent(NodeId id) { return moves(id) ? symbol(found(id)) : Symbol(0.0); }
 
     /// The operand's tangent times d.
     void along(NodeId operand, const Symbol& d) {
-        if (tangents_[operand] != no_node && !d.is(0.0))
-            terms_.add(product(graph_, tangents_[operand], d, false));
+        if (moves(operand) && !d.is(0.0)) terms_.add(product(graph_, found(operand), d, false));
     }
     void plain(const Symbol& t) {
         if (!t.is(0.0)) terms_.add({t.in(graph_), no_node});
@@ -98,9 +99,8 @@ class Push {
 
     void collect_masked_mul(std::span<const NodeId> operands) {
         const Symbol a = symbol(operands[0]), b = symbol(operands[1]), zero = 0.0;
-        if (tangents_[operands[0]] != no_node) plain(masked_mul(tangent(operands[0]), b));
-        if (tangents_[operands[1]] != no_node)
-            plain(where(a == zero, zero, masked_mul(tangent(operands[1]), a)));
+        if (moves(operands[0])) plain(masked_mul(tangent(operands[0]), b));
+        if (moves(operands[1])) plain(where(a == zero, zero, masked_mul(tangent(operands[1]), a)));
     }
 
     void collect(NodeId id, std::span<const NodeId> operands) {
@@ -115,8 +115,8 @@ class Push {
     case Op::name: {                                                           \
         [[maybe_unused]] const Symbol a = symbol(operands[0]);                 \
         [[maybe_unused]] const Symbol b = symbol(operands[1]), y = symbol(id); \
-        if (tangents_[operands[0]] != no_node) along(operands[0], da);         \
-        if (tangents_[operands[1]] != no_node) along(operands[1], db);         \
+        if (moves(operands[0])) along(operands[0], da);                        \
+        if (moves(operands[1])) along(operands[1], db);                        \
         break;                                                                 \
     }
 #include "ops.def"
@@ -172,7 +172,7 @@ class Push {
         std::vector<NodeId> hits, moved;
         for (NodeId operand : operands) {
             hits.push_back(graph_.binary(Op::eq, operand, id));
-            if (tangents_[operand] != no_node)
+            if (moves(operand))
                 moved.push_back(
                     where(symbol(hits.back()), tangent(operand), Symbol(0.0)).in(graph_));
         }
@@ -185,12 +185,6 @@ class Push {
         std::vector<NodeId> found;
         for (NodeId node : nodes) found.push_back(tangent(node).in(graph_));
         return found;
-    }
-
-    bool any_moves(std::span<const NodeId> nodes) const {
-        for (NodeId node : nodes)
-            if (tangents_[node] != no_node) return true;
-        return false;
     }
 
     /// y_i (t_i - y.t) for all i, as a header: the matrix diag(y) - y y' is softmax's Jacobian.
@@ -243,7 +237,6 @@ class Push {
     void visit_loop(NodeId id, std::span<const NodeId> operands) {
         const Loop loop = graph_.loop_of(id);
         const LoopOperands in = split(loop, operands);
-        const auto moves = [&](NodeId node) { return tangents_[node] != no_node; };
         LoopPattern pattern;
         for (NodeId node : in.shared) pattern.shared.push_back(moves(node));
         pattern.stepped.assign(loop.stepped, false);
@@ -295,7 +288,8 @@ class Push {
     }
 
     Graph& graph_;
-    const std::size_t size_;
+    /// Nodes before the first variable do not move, and no output needs those behind the last.
+    const NodeId first_, end_;
     std::vector<char> needed_;
     std::vector<NodeId> tangents_, operands_;
     Terms terms_;
@@ -305,8 +299,9 @@ class Push {
 
 std::vector<NodeId> push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
                          std::span<const NodeId> seeds) {
-    if (wrt.empty()) return std::vector<NodeId>(outputs.size(), graph.constant(0.0));
-    return Push(graph, outputs).run(outputs, wrt, seeds);
+    if (wrt.empty() || outputs.empty())
+        return std::vector<NodeId>(outputs.size(), graph.constant(0.0));
+    return Push(graph, outputs, wrt).run(outputs, wrt, seeds);
 }
 
 }  // namespace tapegrad

@@ -17,50 +17,63 @@ using SharedSet = std::shared_ptr<const Set>;
 /// comparison.
 bool is_flat(const char* derivative) { return std::strcmp(derivative, "0.0") == 0; }
 
-/// Follows the variables through the graph. A node has the set of those it depends on, shared with
-/// an operand where it is the same, and let go after its last use.
+/// Follows the variables through the graph, from the first of them to the last output. A node has
+/// the set of those it depends on, shared with an operand where it is the same, and let go after
+/// its last use.
 class Propagation {
    public:
-    Propagation(const Graph& graph, std::span<const NodeId> outputs, std::size_t variables)
-        : graph_(graph), uses_(graph.size(), 0), sets_(graph.size()), seen_(variables, 0) {
-        for (NodeId id : outputs) ++uses_[id];
-        for (auto id = static_cast<NodeId>(graph.size()); id-- > 0;)
-            if (uses_[id])
-                for (NodeId operand : graph.operands(id)) ++uses_[operand];
+    Propagation(const Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt)
+        : graph_(graph),
+          first_(*std::min_element(wrt.begin(), wrt.end())),
+          end_(std::max(first_, *std::max_element(outputs.begin(), outputs.end()) + 1)),
+          uses_(end_ - first_, 0),
+          sets_(end_ - first_),
+          seen_(wrt.size(), 0) {
+        for (NodeId id : outputs)
+            if (within(id)) ++uses_[id - first_];
+        for (NodeId id = end_; id-- > first_;)
+            if (uses_[id - first_])
+                for (NodeId operand : graph.operands(id))
+                    if (within(operand)) ++uses_[operand - first_];
     }
 
     /// Says that a node is a variable, besides what it may depend on.
     void start(NodeId id, std::uint32_t variable) {
-        Set set = sets_[id] ? *sets_[id] : Set{};
+        if (!within(id)) return;
+        Set set = of(id);
         set.push_back(variable);
-        sets_[id] = std::make_shared<const Set>(std::move(set));
+        sets_[id - first_] = std::make_shared<const Set>(std::move(set));
     }
 
     void run() {
-        for (NodeId id = 0; id < sets_.size(); ++id) {
-            if (!uses_[id]) continue;
-            sets_[id] = united(id);
+        for (NodeId id = first_; id < end_; ++id) {
+            if (!uses_[id - first_]) continue;
+            sets_[id - first_] = united(id);
             for (NodeId operand : graph_.operands(id))
-                if (--uses_[operand] == 0) sets_[operand].reset();
+                if (within(operand) && --uses_[operand - first_] == 0)
+                    sets_[operand - first_].reset();
         }
     }
 
     const Set& of(NodeId id) const {
         static const Set empty;
-        return sets_[id] ? *sets_[id] : empty;
+        return within(id) && sets_[id - first_] ? *sets_[id - first_] : empty;
     }
 
    private:
+    bool within(NodeId id) const { return id >= first_ && id < end_; }
+
     SharedSet united(NodeId id) {
         const OpInfo& op = info(graph_.op(id));
         const auto operands = graph_.operands(id);
         parts_.clear();
-        if (sets_[id]) parts_.push_back(sets_[id]);
+        if (sets_[id - first_]) parts_.push_back(sets_[id - first_]);
         for (std::size_t i = 0; i < operands.size(); ++i) {
             const bool chooses = graph_.op(id) == Op::where && i == 0;
             const bool flat = chooses || (i == 0 && is_flat(op.da)) || (i == 1 && is_flat(op.db));
-            const SharedSet& part = sets_[operands[i]];
-            if (!flat && part && (parts_.empty() || parts_.back() != part)) parts_.push_back(part);
+            if (flat || !within(operands[i])) continue;
+            const SharedSet& part = sets_[operands[i] - first_];
+            if (part && (parts_.empty() || parts_.back() != part)) parts_.push_back(part);
         }
         if (parts_.empty()) return nullptr;
         const auto largest = std::max_element(
@@ -88,6 +101,7 @@ class Propagation {
     }
 
     const Graph& graph_;
+    const NodeId first_, end_;
     std::vector<std::uint32_t> uses_;
     std::vector<SharedSet> sets_;
     std::vector<SharedSet> parts_;
@@ -153,7 +167,13 @@ Pattern Pattern::symmetric() const {
 
 Pattern dependence(const Graph& graph, std::span<const NodeId> outputs,
                    std::span<const NodeId> wrt) {
-    Propagation propagation(graph, outputs, wrt.size());
+    if (outputs.empty() || wrt.empty()) {
+        Pattern none;
+        none.width = static_cast<std::uint32_t>(wrt.size());
+        none.starts.assign(outputs.size() + 1, 0);
+        return none;
+    }
+    Propagation propagation(graph, outputs, wrt);
     for (std::uint32_t i = 0; i < wrt.size(); ++i) propagation.start(wrt[i], i);
     propagation.run();
     Pattern pattern;

@@ -10,6 +10,9 @@ class TapegradError(Exception):
 class GraphError(TapegradError, ValueError):
     """A graph was used in a way that cannot be recorded, as Vars of two graphs in one operation."""
 
+    graphs: tuple[Any, ...] = ()
+    """Where Vars of two graphs meet: the two."""
+
 
 class ShapeError(TapegradError, ValueError):
     """An array or sequence has the wrong shape."""

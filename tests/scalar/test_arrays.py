@@ -24,12 +24,20 @@ def _in_place(x: Any, y: Any) -> Any:
     return total
 
 
+def _copied(x: Any, y: Any) -> Any:
+    total = np.zeros_like(x)
+    np.copyto(total, y, where=np.array([True, False, True]))
+    np.copyto(total[1], 2.0)
+    return total * x
+
+
 #: Untyped: NumPy's overloads know no arguments of several kinds.
 HALF: Any = "half"
 norm: Any = np.linalg.norm
 MATRIX_NORMS = ("fro", 1, -1, np.inf, -np.inf)
 #: Source that runs on arrays of numbers and of Vars alike.
 SOURCES: dict[str, Function] = {
+    "copied": _copied,
     "arithmetic": lambda x, y: (x + y) * 2 - y / x + 3 - (-x) + +y,
     "reflected": lambda x, y: 1 - x + 2 / x + 2**y + np.array([1.0, 2.0, 3.0]) * y,
     "powers": lambda x, y: x**2 + x**y + x**-1 + np.power(x, 0.5),
@@ -301,6 +309,8 @@ def test_sums_are_single_nodes() -> None:
             for mode in ("maximum", "minimum", "linear_ramp", "median")
         ),
         (lambda x: np.sort(x[0]), r"numpy\.sort"),
+        (lambda x: np.copyto(np.zeros(x.shape), x), r"numpy\.copyto: an array of float64 cannot"),
+        (lambda x: np.copyto(x, 1.0, where=x > 0), r"numpy\.copyto with where= of Vars"),
         (lambda x: np.linspace(x[0], 1.0, 3), r"numpy\.linspace"),
         (lambda x: x & 1, r"bitwise_and \(&, \|, \^, ~\) works on conditions.*np\.logical_and"),
         (lambda x: (x[0] > 0) | 2, r"bitwise_or .* works on conditions"),

@@ -252,10 +252,22 @@ def test_names_that_the_headers_declare_are_refused() -> None:
             program.to_c(name=name)
 
 
+BUILT_IN = (
+    "memcpy memset strlen printf puts putchar fopen isdigit toupper cexp creall fesetround ffs"
+)
+
+
+@pytest.mark.parametrize("name", BUILT_IN.split())
+def test_names_that_compilers_know_without_a_header_are_refused(name: str) -> None:
+    with pytest.raises(tg.OptionError, match="C's own functions leave free"):
+        tg.compile(tg.Graph().input() * 2).to_c(name=name)
+
+
 def test_names_that_c_takes_are_taken(tmp_path: Path) -> None:
     x = tg.Graph().inputs(2)
     program = tg.compile(x[0] * x[1], wrt=x)
     names = ["loss", "f", "x", "value", "W", "u_x", "energy_r", "M", "Random", "_f", "y2", "expo"]
+    names += ["strain", "memory", "total", "isotropic", "curl", "cost", "conjugate"]
     found = compiled(dict.fromkeys(names, program), tmp_path)
     for call in found.values():
         assert call([2.0, 3.0])[0] == [6.0]

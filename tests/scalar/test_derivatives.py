@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -490,3 +491,45 @@ def test_a_derivative_depends_on_the_sign_that_it_has_as_a_factor() -> None:
     slope = tg.grad(x * x, x)  # a derivative is known, too
     found.append(tg.grad(tg.grad(3 * (z * slope), z), slope))
     assert tg.compile(found)([5.0, 7.0]).tolist() == [-1.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "derivative",
+    [
+        lambda f, x: tg.jvp(f)(x, 1.0)[1],
+        lambda f, x: tg.jacobian(f, mode="forward")(x),
+        lambda f, x: tg.jacobian(f, sparse=True, mode="forward")(x).values[0],
+    ],
+    ids=["jvp", "forward", "sparse"],
+)
+def test_forward_mode_looks_at_what_lies_between_variables_and_outputs(derivative: Any) -> None:
+    def seconds(nodes: int) -> float:
+        x = tg.Graph().inputs(2)
+        start = x[0]
+        for _ in range(nodes):
+            start = start * x[1]
+        times = []
+        for _ in range(20):
+            begin = time.perf_counter()
+            derivative(lambda y: (y - 3) ** 2 + x[1] * y**2, start)
+            times.append(time.perf_counter() - begin)
+        return min(times)
+
+    assert seconds(1_000_000) < 10 * seconds(10)
+
+
+def test_outputs_before_their_variables_do_not_move() -> None:
+    x, y = tg.Graph().inputs(2)
+    before, between = x * x, x * y
+    late = tg.exp(y)
+    outputs, wrt = [before, between, y], [late, y]
+    assert tg.compile(tg.jvp(outputs, wrt, [2.0, 3.0]))([5.0, 7.0]).tolist() == [0.0, 15.0, 3.0]
+    sparse = tg.jacobian(outputs, wrt, sparse=True, mode="forward")
+    assert list(zip(sparse.rows, sparse.columns, strict=True)) == [(1, 1), (2, 1)]
+    assert tg.jacobian([x], [late], sparse=True).nnz == 0
+
+
+def test_sweeps_at_vars_are_known_too() -> None:
+    squares = tg.jacobian(lambda x: x**2, sparse=True)
+    found = squares(tg.Graph().inputs(3))
+    assert squares.sweeps == found.sweeps == 1

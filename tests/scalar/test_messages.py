@@ -46,6 +46,11 @@ MESSAGES: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: untyped.custom(uneven, name=5), tg.DTypeError, "^custom: expected name as a string"),
     (lambda x: untyped.Graph().input(5), tg.DTypeError, "^input: expected name as a string"),
     (lambda x: untyped.Graph().inputs(2, 5), tg.DTypeError, "^inputs: expected name as a string"),
+    (lambda x: untyped.Graph().inputs(1.5), tg.DTypeError, "^inputs: expected a whole number"),
+    (lambda x: untyped.Graph().inputs(None), tg.DTypeError, "count, got NoneType; write inputs"),
+    (lambda x: tg.Graph().inputs(2**70), tg.ShapeError, "^inputs: a graph has at most"),
+    (lambda x: tg.max(x, x), tg.DTypeError, r"^max: .*got 2 arguments; write max\(\[a, b, ...\]\)"),
+    (lambda x: tg.sum(x, 2, x), tg.DTypeError, r"^sum: .*got 3 arguments; write sum\(\["),
     (lambda x: untyped.Graph().constant("1"), tg.DTypeError, "^constant: expected a number"),
     (
         lambda x: untyped.Graph(branches="freeze").input(value="1"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -105,3 +106,72 @@ def test_wrong_arguments_beside_vars_are_refused() -> None:
         tg.grad(lambda y: y * x[0])(1.0)
     with pytest.raises(tg.DTypeError, match="expected Vars and numbers, got str"):
         untyped.grad(tg.sum)([x[0], "1"])
+
+
+@pytest.mark.parametrize("start", [0.0, 1])
+def test_a_gradient_in_a_step_that_begins_with_a_number(start: float) -> None:
+    def path(lam: Any, start: Any) -> Any:
+        slope = tg.grad(lambda v: (v - 3) ** 2 + lam * v**2)
+        return tg.scan(lambda w, _: (w - 0.1 * slope(w), None), start, length=10)[0]
+
+    want = tg.grad(lambda lam: path(lam, start + 0 * lam))(0.5)
+    assert tg.grad(lambda lam: path(lam, start))(0.5) == want
+    assert tg.gradcheck(lambda lam: path(lam, start), 0.5)
+    lam = tg.Graph().input()
+    assert tg.compile(tg.grad(path(lam, start), lam))([0.5]) == want
+
+
+AT_NUMBERS: list[tuple[Callable[[Any], Any], float]] = [
+    (lambda x: tg.grad(lambda y: x**2 * y)(1.0), 4.0),
+    (lambda x: tg.grad(lambda y: x**2)(1.0), 0.0),
+    (lambda x: tg.grad(tg.sum)([1.0, 2.0])[0] * x, 1.0),
+    (lambda x: tg.sum(tg.grad(lambda y: tg.sum(x * y**2))([1.0, 2.0])), 6.0),
+    (lambda x: tg.value_and_grad(lambda y: x**2 * y)(3.0)[0], 12.0),
+    (lambda x: tg.jvp(lambda y: x**2 * y**2)(3.0, 2.0)[1], 48.0),
+    (lambda x: tg.vjp(lambda y: x**2 * y**2)(3.0, 2.0)[1], 48.0),
+    (lambda x: tg.hvp(lambda y: x**2 * y**2)(3.0, 2.0), 16.0),
+    (lambda x: tg.hessian(lambda y: x**2 * y**2, sparse=True)(3.0).values[0], 8.0),
+    (lambda x: tg.grad(lambda y: tg.grad(lambda z: x**2 * y * z)(3.0))(1.0), 4.0),
+    (lambda x: tg.grad(lambda y: x * y * tg.grad(lambda z: x * z)(3.0))(1.0), 4.0),
+    (lambda x: tg.grad(lambda y: tg.grad(lambda z: x**2 * z)(y) * y)(1.0), 4.0),
+]
+
+
+@pytest.mark.parametrize(("function", "want"), AT_NUMBERS)
+def test_functions_that_take_vars_from_around_them_may_be_called_at_numbers(
+    function: Callable[[Any], Any], want: float
+) -> None:
+    assert tg.grad(function)(2.0) == want
+    x = tg.Graph().input()
+    assert tg.compile(tg.grad(function)(x), inputs=[x])([2.0]) == want
+
+
+def test_vars_that_were_kept_from_an_earlier_recording_are_refused() -> None:
+    kept: list[Any] = []
+
+    def function(x: Any) -> Any:
+        kept.append(x)
+        return tg.sum(x * np.ravel(kept[0])[0])
+
+    gradient = tg.grad(function)
+    assert gradient([1.0]) == 2.0
+    with pytest.raises(tg.GraphError, match="takes Vars from around it"):
+        gradient([1.0, 2.0])
+
+
+def test_what_a_function_needs_at_a_number_is_told() -> None:
+    x = tg.Graph().input("x")
+    inner = tg.grad(lambda y: x * y)
+    for call in (inner, lambda _: inner.program(())):
+        with pytest.raises(tg.GraphError, match=r"x\.graph\.constant\(1\.0\)"):
+            call(1.0)
+    assert tg.compile(inner(x.graph.constant(1.0)))([2.0]) == 2.0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "real", int, 3])
+def test_a_dtype_that_programs_do_not_have_is_told_at_once(dtype: Any) -> None:
+    for name in ("grad", "value_and_grad", "vjp", "jvp", "hvp", "jacobian", "hessian"):
+        with pytest.raises(tg.DTypeError, match=f"{name}: expected dtype 'float64' or 'float32'"):
+            getattr(untyped, name)(tg.sum, dtype=dtype)
+    with pytest.raises(tg.DTypeError, match="jacobian: expected dtype"):
+        untyped.jacobian(tg.exp, sparse=True, dtype=dtype)

@@ -517,6 +517,76 @@ def test_arguments_of_a_step_are_of_no_use_outside() -> None:
     assert kept[0].name is None
 
 
+def test_what_leaves_a_step_is_left_out_of_no_derivative() -> None:
+    """It would be, where it enters linearly: its derivative does not depend on the argument."""
+
+    def kept_of(x: Any) -> tuple[Any, Any]:
+        kept: list[Any] = []
+
+        def step(c: Any, _: Any) -> Any:
+            kept.append(c * 3)
+            return c * x, None
+
+        return tg.scan(step, x, length=2)[0], kept[0]
+
+    def function(x: Any) -> Any:
+        end, kept = kept_of(x)
+        return end + kept
+
+    for derivative, arguments in (
+        (tg.grad(function), (2.0,)),
+        (tg.value_and_grad(function), (2.0,)),
+        (tg.jacobian(function), (2.0,)),
+        (tg.jacobian(function, mode="forward"), (2.0,)),
+        (tg.jacobian(function, sparse=True), (2.0,)),
+        (tg.hessian(function), (2.0,)),
+        (tg.hessian(function, sparse=True), (2.0,)),
+        (tg.jvp(function), (2.0, 1.0)),
+        (tg.vjp(function), (2.0, 1.0)),
+        (tg.hvp(function), (2.0, 1.0)),
+    ):
+        with pytest.raises(tg.GraphError, match="used outside"):
+            derivative(*arguments)
+
+    x = tg.Graph().input("x")
+    end, kept = kept_of(x)
+    for call in (
+        lambda: tg.grad(end + kept, x),
+        lambda: tg.grad(end, kept),
+        lambda: tg.jvp(end + kept, x, 1.0),
+        lambda: tg.hessian(end + kept, [x], sparse=True),
+    ):
+        with pytest.raises(tg.GraphError, match="used outside"):
+            call()
+    assert tg.compile(tg.grad(end, x))([2.0]) == 12.0
+
+
+def test_what_leaves_a_step_that_raised_is_noticed() -> None:
+    x = tg.Graph().input("x")
+    kept: list[Any] = []
+
+    def step(c: Any, _: Any) -> Any:
+        kept.append(c)
+        raise KeyError("of the step")
+
+    with pytest.raises(KeyError):
+        tg.scan(step, x, length=2)
+    with pytest.raises(tg.GraphError, match="used outside"):
+        tg.grad(x + kept[0], x)
+
+
+def test_derivatives_in_steps_of_steps_are_of_use_there() -> None:
+    slope = tg.grad(lambda y: y**3)
+
+    def inner(c: Any) -> Any:
+        return tg.scan(lambda d, _: (d + 0.1 * slope(d) * c, None), c, length=2)[0]
+
+    def outer(x: Any) -> Any:
+        return tg.scan(lambda c, _: (slope(c) + tg.grad(inner)(c), None), x, length=2)[0]
+
+    assert tg.gradcheck(outer, 0.2)
+
+
 def test_branches_in_a_step_are_refused() -> None:
     x = tg.Graph().input("x")
     with pytest.raises(TypeError, match=r"tg\.where"):

@@ -392,6 +392,33 @@ def test_points_that_are_not_numbers_raise(point: Any) -> None:
         tg.grad(bowl)(point)
 
 
+@pytest.mark.parametrize(
+    ("point", "kind"),
+    [({"a": 1.0}, "dict"), ("a", "str"), (None, "NoneType"), (1j, "complex"), ([None], "NoneType")],
+)
+@pytest.mark.parametrize("derivative", [tg.value_and_grad, tg.jacobian, tg.hessian])
+def test_points_that_are_not_numbers_are_told_before_recording(
+    derivative: Any, point: Any, kind: str
+) -> None:
+    def function(x: Any) -> Any:
+        raise AssertionError("recorded")
+
+    for options in ({}, {"sparse": True} if derivative is not tg.value_and_grad else {}):
+        with pytest.raises(tg.DTypeError, match=f"expected an array of numbers, got {kind}$"):
+            derivative(function, **options)(point)
+
+
+def test_rows_of_several_lengths_are_told() -> None:
+    with pytest.raises(tg.ShapeError, match="grad: expected an array, got rows of several lengths"):
+        tg.grad(bowl)([[1.0], [2.0, 3.0]])
+
+
+def test_what_reduces_arrays_of_any_shape_is_named() -> None:
+    with pytest.raises(tg.DTypeError, match=r"reduce arrays with np\.sum"):
+        tg.grad(lambda x: x**2)([[1.0, 2.0], [3.0, 4.0]])
+    assert tg.grad(lambda x: np.sum(x**2))([[1.0, 2.0], [3.0, 4.0]])[1, 1] == 8.0
+
+
 def swapped(x: Any) -> Any:
     x[0], x[1] = x[1], x[0]
     return np.stack([x[0] ** 2, 3 * x[1]])

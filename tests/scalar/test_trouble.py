@@ -462,3 +462,9 @@ def test_derivatives_as_outputs_name_the_step(mode: str, checkpoint: int) -> Non
     found = located(derivative, [0.5])
     assert (found.direction, found.steps) == ("forward", (37,))
     assert 0.0 in [value for _, value in found.operands]
+
+
+def test_a_constant_that_is_not_finite_is_told_as_one() -> None:
+    x = tg.Graph().input("x")
+    found = tg.locate_nonfinite(x * np.inf, [0.0], wrt=[x])
+    assert str(found) == "the constant inf spoils output 0"

@@ -331,6 +331,18 @@ def _pad(array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> 
     return of_vars(padded._implementation(objects(array), pad_width, mode, **options))
 
 
+@translates(np.copyto)
+def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    if dst.dtype != object:
+        raise DTypeError(
+            f"numpy.copyto: an array of {dst.dtype} cannot hold Vars; make it with dtype=object"
+        )
+    if np.asarray(where).dtype == object:
+        raise unsupported("copyto", "with where= of Vars")
+    copied: Any = np.copyto
+    copied._implementation(plain(dst), plain(src), casting=casting, where=where)
+
+
 @translates(np.cross, np.linalg.cross)
 def _cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, *, axis: int | None = None

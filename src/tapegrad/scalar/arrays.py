@@ -340,7 +340,7 @@ STRUCTURAL: frozenset[Any] = frozenset(
     (
         np.append, np.array_split, np.atleast_1d, np.atleast_2d, np.atleast_3d, np.block,
         np.broadcast_arrays, np.broadcast_to, np.column_stack, np.compress, np.concatenate,
-        np.copy, np.copyto, np.delete, np.diag, np.diagflat, np.diagonal, np.diff, np.dsplit,
+        np.copy, np.delete, np.diag, np.diagflat, np.diagonal, np.diff, np.dsplit,
         np.dstack, np.empty_like, np.expand_dims, np.flip, np.fliplr, np.flipud, np.full_like,
         np.hsplit, np.hstack, np.insert, np.iscomplexobj, np.isrealobj, np.kron, np.meshgrid,
         np.moveaxis, np.ndim, np.ones_like, np.polyval, np.ravel, np.real, np.repeat, np.reshape,

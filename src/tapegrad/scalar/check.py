@@ -65,9 +65,9 @@ def gradcheck(
         real(f"gradcheck: expected {name} of at least 0", number, lambda each: each >= 0)
     if eps is not None:
         eps = real("gradcheck: expected eps above 0", eps, lambda each: 0 < each < math.inf)
-    point = as_point(x, "gradcheck")
     slopes = Replayed(function, lambda x, y: (dense_jacobian(y, x),), "gradcheck")
     values = Replayed(function, lambda x, y: (y,), "gradcheck")
+    point = as_point(x, "gradcheck")
     found = slopes(point)
     shape = np.shape(values(point))
     if not found.size:

@@ -14,6 +14,7 @@ from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.scalar.arrays import VarArray, unmasked
 from tapegrad.scalar.nodes import as_var, is_number
 from tapegrad.scalar.options import whole
+from tapegrad.scalar.replay import TakesVarsError
 
 #: Vars and numbers in tuples, lists, dicts and arrays.
 Tree: TypeAlias = Any
@@ -74,7 +75,10 @@ def scan(
         return _in_python(step, carry, rows)
     arguments = _core.placeholders(graph, len(leaves) + rows.stepped + rows.columns)
     held = iter(arguments)
-    next_carry, y = _called(step, _rebuilt(carry, held), rows.arguments(held))
+    try:
+        next_carry, y = _called(step, _rebuilt(carry, held), rows.arguments(held))
+    finally:
+        _core.leave_step(arguments)
     next_carry = _ordered(next_carry, carry)
     _same_structure(carry, next_carry)
     ends = [*_leaves(next_carry, "scan: the step's carry"), *_leaves(y, "scan: the step's y")]
@@ -332,7 +336,10 @@ def _graph_by_trial(step: Step, carry: Tree, rows: _Rows) -> Graph | None:
     """Find the graph of Vars that the step takes from around it."""
     if not rows.steps:
         return None
-    found = _called(step, carry, rows.row(0))
+    try:
+        found = _called(step, carry, rows.row(0))
+    except TakesVarsError as error:  # a derivative of a function, in a graph of its own
+        return error.graph
     return _graph_of(list(_leaves(found, "scan: the step's results")))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -12,15 +13,41 @@ from numpy.typing import ArrayLike, NDArray
 
 from tapegrad import _core
 from tapegrad._core import Graph, Var
-from tapegrad.errors import DTypeError, ShapeError
+from tapegrad.errors import DTypeError, GraphError, ShapeError
 from tapegrad.scalar.arrays import ArrayOfVars, VarArray, unmasked
-from tapegrad.scalar.nodes import as_var
+from tapegrad.scalar.nodes import as_var, is_number
 from tapegrad.scalar.program import Program, compile_entries
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 
 #: A function of an array of Vars (or of numbers) to a Var or an array of Vars.
 Function: TypeAlias = Callable[[Any], Any]
 Shape: TypeAlias = tuple[int, ...]
+
+
+#: The graphs in which functions are being recorded, the outermost first.
+_RECORDING: ContextVar[tuple[Graph, ...]] = ContextVar("recording", default=())
+
+
+class TakesVarsError(GraphError):
+    """A function that is recorded in a graph of its own takes Vars from around it."""
+
+    def __init__(self, name: str, graph: Graph) -> None:
+        super().__init__(
+            f"{name}: the function takes Vars from around it, and with its argument they belong to "
+            "two graphs; give it Vars of theirs, as x.graph.constant(1.0) makes one of a number"
+        )
+        #: The graph of those Vars.
+        self.graph = graph
+
+    def open_graph(self) -> Graph:
+        """Return the graph, if the function is called by one that is being recorded in it.
+
+        To any other it would add nodes that nobody asked for: Vars may be left over from earlier
+        recordings.
+        """
+        if any(self.graph is each for each in _RECORDING.get()):
+            return self.graph
+        raise self
 
 
 class Recording:
@@ -46,7 +73,7 @@ class Derived:
             raise DTypeError(f"{name}: expected a function, got {type(function).__name__}")
         self._function = function
         self._name = name
-        self.dtype = dtype
+        self.dtype = _dtype_name(dtype, name)
         self.__doc__ = function.__doc__
 
     def __repr__(self) -> str:
@@ -118,11 +145,20 @@ class Replayed(Derived):
         )
 
     def __call__(self, x: ArrayLike, second: ArrayLike | None = None, /) -> Any:
-        """Evaluate at one point, an array of any shape; at Vars the results are Vars."""
+        """Evaluate at one point, an array of any shape; at Vars the results are Vars.
+
+        So they are at numbers, where the function takes Vars from one around it that is being
+        recorded.
+        """
         point = as_point(x, self._name)
         if graph := graph_among(point, second):
             return self._symbolic(point, second, graph)
-        recording = self.recorded(point.shape)
+        try:
+            recording = self.recorded(point.shape)
+        except TakesVarsError as error:
+            graph = error.open_graph()
+        if graph:
+            return self._symbolic(point, second, graph)
         values = point.ravel()
         if recording.second is not None:
             values = np.concatenate([values, self._along(second, recording.second)])
@@ -165,7 +201,7 @@ class SparseReplayed(Derived):
         super().__init__(function, name, dtype)
         self._derive = derive
         self._recordings: dict[Shape, SparseProgram] = {}
-        self._latest: SparseProgram | None = None
+        self._sweeps: int | None = None
 
     def recorded(self, shape: Shape) -> SparseProgram:
         """Return what is compiled for arguments of a shape."""
@@ -180,16 +216,27 @@ class SparseReplayed(Derived):
         """Evaluate at one point: a scipy.sparse array; at Vars the result is a SparseVars."""
         point = as_point(x, self._name)
         if graph := graph_among(point):
-            return self._derive(*self.at_vars(point, graph))
-        self._latest = self.recorded(point.shape)
-        return self._latest(point)
+            return self._symbolic(point, graph)
+        try:
+            program = self.recorded(point.shape)
+        except TakesVarsError as error:
+            graph = error.open_graph()
+        if graph:
+            return self._symbolic(point, graph)
+        self._sweeps = program.sweeps
+        return program(point)
+
+    def _symbolic(self, point: NDArray[Any], graph: Graph) -> SparseVars:
+        found = self._derive(*self.at_vars(point, graph))
+        self._sweeps = found.sweeps
+        return found
 
     @property
     def sweeps(self) -> int:
         """Sweeps that the latest result took."""
-        if self._latest is None:
+        if self._sweeps is None:
             raise ShapeError(f"{self._name}: sweeps are known after the first call")
-        return self._latest.sweeps
+        return self._sweeps
 
 
 def record(
@@ -200,20 +247,38 @@ def record(
     The function gets an array of its own: one that writes into its argument must not change by
     what the result is differentiated.
     """
-    x = Graph(lines=lines).inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
-    return x, value_at(function, x, name)
+    graph = Graph(lines=lines)
+    x = graph.inputs(int(np.prod(shape, dtype=np.int64))).reshape(shape)
+    try:
+        return x, value_at(function, x, name)
+    except GraphError as error:
+        around = [each for each in error.graphs if each is not graph]
+        if len(around) != 1:  # the function has other troubles
+            raise
+        raise TakesVarsError(name, around[0]) from error
 
 
 def value_at(function: Function, x: ArrayOfVars, name: str) -> ArrayOfVars:
     """Call a function with an array of Vars; returns what came of them, as an array."""
-    y = unmasked(function(x.copy() if x.shape else x[()]), name)
+    graph = x.flat[0].graph
+    before = _RECORDING.set((*_RECORDING.get(), graph))
+    try:
+        y = unmasked(function(x.copy() if x.shape else x[()]), name)
+    finally:
+        _RECORDING.reset(before)
     result = np.empty((), dtype=object)
     if isinstance(y, (np.ndarray, list, tuple)):
         result = np.array(y, dtype=object)
     else:
         result[()] = y
     complaint = f"{name}: the function must return one Var or an array of them, it returned"
-    return _in_graph(result, x.flat[0].graph, complaint)
+    value = _in_graph(result, graph, complaint)
+    for var in value.flat:
+        if var.graph is not graph:
+            error = GraphError(f"{complaint} one of another graph than its argument is in")
+            error.graphs = (graph, var.graph)
+            raise error
+    return value
 
 
 def _in_graph(
@@ -247,18 +312,38 @@ def one_var(y: ArrayOfVars, name: str) -> Var:
     if y.size != 1:
         raise DTypeError(
             f"{name}: the function must return one Var, it returned {y.size}; "
-            "reduce arrays with tg.sum"
+            "reduce arrays with np.sum"
         )
     var: Var = y.flat[0]
     return var
 
 
 def as_point(x: ArrayLike, name: str) -> NDArray[Any]:
-    """Take an argument for an array."""
-    point = x if isinstance(x, np.ndarray) else np.asarray(x)
+    """Take an argument for an array of numbers, or of Vars and numbers."""
+    try:
+        point = x if isinstance(x, np.ndarray) else np.asarray(x)
+    except ValueError:
+        raise ShapeError(f"{name}: expected an array, got rows of several lengths") from None
     if point.size == 0:
         raise ShapeError(f"{name}: expected at least one value, got an empty array")
+    if point.dtype.kind not in "fiub":
+        for each in point.flat:
+            if not isinstance(each, Var) and not is_number(each):
+                expected = "Vars and numbers" if graph_among(point) else "an array of numbers"
+                got = each.item() if isinstance(each, np.generic) else each
+                raise DTypeError(f"{name}: expected {expected}, got {type(got).__name__}")
     return point
+
+
+def _dtype_name(dtype: Any, name: str) -> str:
+    """Name a type of numbers that programs compute in."""
+    try:
+        found = str(np.dtype(dtype).name)
+    except TypeError:
+        found = ""
+    if found not in ("float64", "float32"):
+        raise DTypeError(f"{name}: expected dtype 'float64' or 'float32', got {dtype!r}")
+    return found
 
 
 def as_shape(shape: int | Sequence[int], name: str) -> Shape:

@@ -72,6 +72,8 @@ class NonFinite:
             shown.append(f"{len(self.operands) - SHOWN:,} more")
         where = f", where {', '.join(shown)}" if shown else ""
         where += "".join(f", in step {step:,} of a scan" for step in self.steps)
+        if self.op == "constant":
+            return f"the constant {label(self.var)} spoils output {self.output}{where}{self._at()}"
         if self.by is None:
             return (
                 f"{_described(self.var)} is {self.value!r}{where}; it spoils output {self.output}"
@@ -331,4 +333,4 @@ def _named(operands: Sequence[Var], values: Values) -> tuple[tuple[str, float], 
 
 
 def _described(var: Var) -> str:
-    return label(var) if var.op in ("input", "constant") else f"{label(var)} = {formula(var)}"
+    return label(var) if var.op == "input" else f"{label(var)} = {formula(var)}"
