@@ -343,3 +343,24 @@ def test_functions_of_tensors_see_the_types_and_shapes_that_were_given() -> None
 def test_what_holds_no_numbers_is_refused() -> None:
     with pytest.raises(bench.BenchError, match="x1 is no array of numbers: it is of <U1"):
         bench.measure({"f": fast}, [X, np.array(["a"])])
+
+
+def _increasing(x: Floats, knots: Floats) -> Floats:
+    if not np.all(np.diff(knots) > 0):
+        raise ValueError("knots must increase")
+    return np.interp(x, knots, np.arange(len(knots)))
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (np.linalg.cholesky, X @ X.T + 16 * np.eye(16)),
+        (_increasing, [X, np.linspace(-3, 3, 9)]),
+    ],
+)
+def test_functions_that_need_an_order_or_a_structure_are_measured(
+    function: Any, inputs: Any
+) -> None:
+    both = {"a": function, "b": lambda *given: function(*(each.copy() for each in given))}
+    result = bench.measure(both, inputs, rounds=1)
+    assert result.verdict("a") == result.verdict("b") == "checked", str(result)
