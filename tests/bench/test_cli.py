@@ -465,6 +465,11 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_
         (("bench", "run", "operators", "--chart", "x.pdf"), "ends in .png"),
         (("bench", "run", "operators", "--chart", "no/x.png"), "no folder"),
         (("bench", "run", "operators", "--store", "mysql://x/y"), "postgresql://"),
+        *(
+            (("bench", "run", "operators", "--store", place), "outlives the command")
+            for place in (":memory:", "sqlite://", "sqlite:///", "sqlite:///:memory:")
+        ),
+        (("bench", "nightly", "operators", "--store", "sqlite:///"), "outlives the command"),
         (("bench", "run", "--resume"), "the store is empty"),
         (("bench", "run", "--resume", "r", "--rounds", "2"), "leave out --rounds"),
         (("bench", "profile", "net.py", "--json", "no/x.json"), "--json: there is no folder"),

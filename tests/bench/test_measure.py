@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 import tapegrad as tg
 from tapegrad import bench
+from tapegrad.bench.frameworks import find
 
 Floats = NDArray[np.float64]
 
@@ -279,3 +282,85 @@ def test_what_is_no_result_is_told(value: Any) -> None:
     result = bench.measure({"mine": lambda x: value}, X, rounds=1)
     with pytest.raises(bench.BenchError, match=f"not {type(value).__name__}"):
         result.time("mine")
+
+
+#: Types of inputs beside one of floating point.
+TYPES = ("bool", "int8", "uint8", "int16", "int32", "int64", "complex64", "float32")
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_functions_see_the_types_and_shapes_that_were_given(dtype: str) -> None:
+    seen = set()
+
+    def look(x: Floats, other: NDArray[Any]) -> Floats:
+        seen.add((other.dtype, other.shape))
+        return x * (other != 0)
+
+    other = (np.arange(256).reshape(16, 16) % 3).astype(dtype)
+    result = bench.measure({"mine": look, "theirs": look}, [X, other], rounds=1, block=0.001)
+    assert result.verdict("mine") == "checked"
+    truth = {(np.dtype("float64"), (16, 16))} if dtype == "float32" else set()
+    assert seen - truth == {(np.dtype(dtype), (16, 16))}
+
+
+SEEN_IN_TORCH = """
+import sys, json
+import torch
+from tapegrad import bench
+
+seen = {}
+x = torch.randn(16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+for name in sys.argv[1:]:
+    def look(x, other):
+        seen.setdefault(name, set()).add((str(other.dtype), tuple(other.shape)))
+        return x * (other != 0)
+
+    other = (torch.arange(256).reshape(16, 16) % 3).to(getattr(torch, name))
+    result = bench.measure({"mine": look, "theirs": look}, [x, other], rounds=1, block=0.001)
+    assert result.verdict("mine") == "checked", str(result)
+print(json.dumps({name: sorted(each) for name, each in seen.items()}))
+"""
+
+
+def in_torch(code: str, *arguments: str) -> str:
+    """Run code in PyTorch's environment, beside what the bench itself needs."""
+    python = find("torch").interpreter()
+    assert python is not None
+    return subprocess.run(
+        [python, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": str(Path(tg.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_functions_of_tensors_see_the_types_and_shapes_that_were_given() -> None:
+    found = json.loads(in_torch(SEEN_IN_TORCH, *TYPES))
+    assert found == {name: [[f"torch.{name}", [16, 16]]] for name in TYPES}
+
+
+def test_what_holds_no_numbers_is_refused() -> None:
+    with pytest.raises(bench.BenchError, match="x1 is no array of numbers: it is of <U1"):
+        bench.measure({"f": fast}, [X, np.array(["a"])])
+
+
+def _increasing(x: Floats, knots: Floats) -> Floats:
+    if not np.all(np.diff(knots) > 0):
+        raise ValueError("knots must increase")
+    return np.interp(x, knots, np.arange(len(knots)))
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (np.linalg.cholesky, X @ X.T + 16 * np.eye(16)),
+        (_increasing, [X, np.linspace(-3, 3, 9)]),
+    ],
+)
+def test_functions_that_need_an_order_or_a_structure_are_measured(
+    function: Any, inputs: Any
+) -> None:
+    both = {"a": function, "b": lambda *given: function(*(each.copy() for each in given))}
+    result = bench.measure(both, inputs, rounds=1)
+    assert result.verdict("a") == result.verdict("b") == "checked", str(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -79,6 +80,14 @@ def test_a_line_gives_the_verdict_of_the_table(times: Times, verdict: str, earli
 def test_a_verdict_that_takes_times_back_leaves_no_ratio() -> None:
     run = watched(results_of(DECIDED, "mistrusted"))
     assert "c mistrusted" in run.said and "×" not in run.said
+
+
+def test_times_in_different_types_have_no_ratio() -> None:
+    results = results_of(DECIDED)
+    first, second = results.cells
+    second = msgspec.structs.replace(second, notes=["computes in float64"])
+    run = watched(msgspec.structs.replace(results, cells=[first, second]))
+    assert "c 2.00 ms" in run.said and "×" not in run.said
 
 
 def test_the_mean_so_far_is_decided_as_in_the_table() -> None:

@@ -289,6 +289,7 @@ def _enter(
     started: float = 0.0,
     slowness: float = 1.0,
     cases: Sequence[Case] = CASES,
+    notes: dict[str, str] | None = None,
     **options: Any,
 ) -> None:
     """Enter a run in which each operator takes a factor of a millisecond."""
@@ -297,7 +298,8 @@ def _enter(
     rng = np.random.default_rng(list(name.encode()))
     for case in cases:
         verdict = (verdicts or {}).get(case.op, "checked")
-        store.add_cell(name, Cell(case.key, "numpy", "forward", verdict))
+        said = [note] if (note := (notes or {}).get(case.op)) else []
+        store.add_cell(name, Cell(case.key, "numpy", "forward", verdict, notes=said))
         if verdict == "checked":
             centre = 1e-3 * (factors or {}).get(case.op, 1.0)
             for block in _blocks(case, centre, slowness, rng):
@@ -326,6 +328,16 @@ def test_of_many_series_those_that_changed_are_called(store: Store) -> None:
     assert regressed.ratio is not None
     assert regressed.ratio.value == pytest.approx(1.2, rel=0.03)
     assert "op3" in str(found)
+
+
+def test_times_in_another_type_are_not_compared(store: Store) -> None:
+    _enter(store, "a")
+    _enter(store, "b", {"op3": 0.5}, notes={"op3": "computes in float64"})
+    found = compare(store, "a", "b")
+    assert not found.of("improved")
+    series = next(each for each in found.of("undecided") if each.op == "op3")
+    assert series.ratio is None
+    assert series.reason == "computes in float64, and in float32 before"
 
 
 def test_a_slow_machine_is_no_regression(store: Store) -> None:

@@ -32,6 +32,7 @@ from tapegrad.bench.report import (
 from tapegrad.bench.report.chart import draw, spread_out
 from tapegrad.bench.report.command import DEFAULTS, command_for
 from tapegrad.bench.report.figures import EVALUATIONS, Figure
+from tapegrad.bench.report.figures.found import Found
 from tapegrad.bench.report.page import page_of
 from tapegrad.bench.report.text import spread
 from tapegrad.bench.results import (
@@ -197,6 +198,42 @@ def test_no_ratio_where_the_reference_has_no_time() -> None:
     results = results_of([ADD], [(ADD, "torch", "forward", "wrong"), (ADD, "jax", "forward", 1e-6)])
     assert figure(results, ADD, "jax", "forward").ratio is None
     assert "no ratio" in table_text(results)
+
+
+def in_float32(results: Results, framework: str) -> Results:
+    """Have one contender say that it computes in float32."""
+    cells = [
+        msgspec.structs.replace(cell, notes=["computes in float32"])
+        if cell.framework == framework
+        else cell
+        for cell in results.cells
+    ]
+    return msgspec.structs.replace(results, cells=cells)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_no_ratio_between_different_types(plain: Results, framework: str) -> None:
+    """Whichever of both it is that computes in another type; its time is shown, with the note."""
+    results = in_float32(plain, framework)
+    found = figure(results, ADD, "jax", "forward")
+    assert found.time is not None and found.ratio is None
+    assert "2.00× slower" not in table_text(results)
+    assert "computes in float32" in table_text(results)
+    both = in_float32(in_float32(plain, "torch"), "jax")
+    assert figure(both, ADD, "jax", "forward").ratio is not None
+
+
+def test_no_winner_and_no_loser_between_different_types(plain: Results) -> None:
+    found = Found(in_float32(plain, "numpy"))
+    assert found.against(ADD.key, "forward", "torch", "numpy") is None
+    assert found.winner(ADD.key, "forward", {"torch": 1e-6, "numpy": 5e-7}) == ""
+    assert found.winner(ADD.key, "forward", {"torch": 1e-6, "jax": 2e-6}) == "torch"
+
+
+def test_no_ratio_of_totals_between_different_types(graphs: Results) -> None:
+    rows = {row.framework: row for row in report_on(in_float32(graphs, "torch")).graphs[0].rows}
+    assert rows["torch"].total.time is not None and rows["torch"].total.ratio is None
+    assert rows["torch"].run.ratio is None
 
 
 def test_ratios_are_against_the_first_framework(plain: Results) -> None:

@@ -38,6 +38,9 @@ Inputs = Mapping[str, Any] | Sequence[Any] | Any
 #: Module of an input's type -> the adapter whose functions take such inputs.
 FRAMEWORK_OF_MODULE = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "tensorflow": "tensorflow"}
 
+#: Kinds of NumPy types that hold numbers or flags.
+NUMBERS = "biufc"
+
 
 @dataclass(frozen=True)
 class Function:
@@ -178,12 +181,13 @@ def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backwar
             f"measure needs at least one input of float32 or float64 and none of another floating "
             f"type, and got {given or 'none'}; convert with `astype`."
         )
+    dtype = np.result_type(*floating)
     described = tuple(
         Array(
             name,
             array.shape,
             grad=backward and bool(np.issubdtype(array.dtype, np.floating)),
-            kind="normal" if np.issubdtype(array.dtype, np.floating) else "integers",
+            kind=_kind(name, array, dtype),
         )
         for name, array in arrays.items()
     )
@@ -191,8 +195,15 @@ def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backwar
     call = first.call if isinstance(first, Function) else first
     name = getattr(call, "__name__", "function").strip("<>")
     phases = ("forward", "backward", "step") if backward else ("forward",)
-    dtype = str(np.result_type(*floating))
-    return Case("operator", name, described, dtype=dtype, phases=phases, reduction=0)
+    return Case("operator", name, described, dtype=str(dtype), phases=phases, reduction=0)
+
+
+def _kind(name: str, array: AnyArray, dtype: np.dtype[Any]) -> str:
+    """Name what an input is, so that every function is given the type that it has."""
+    if array.dtype.kind not in NUMBERS:
+        raise BenchError(f"{name} is no array of numbers: it is of {array.dtype}.")
+    known = {dtype: "normal", np.dtype(np.int64): "integers", np.dtype(np.bool_): "flags"}
+    return known.get(array.dtype) or str(array.dtype)
 
 
 def _adapter(

@@ -497,13 +497,19 @@ def _turning(arrays: Arrays) -> float:
 
 
 def _forward_pass(probe: Probe) -> float:
-    """Return what a forward pass takes, or this phase where there is none or it is one."""
-    if probe.phase != "backward" or not probe.has_forward:
+    """Return what a forward pass takes, which backward passes are fed residuals of.
+
+    That is this phase, where it is one or a backward pass without one beside it. A step does its
+    own: where nothing else is offered, no pass belongs to taking its inputs.
+    """
+    if probe.phase not in ("backward", "step"):
         return probe.reported
+    if not probe.has_forward:
+        return 0.0 if probe.phase == "step" else probe.reported
     if probe.forward is None:
         answer = probe.worker.ask("time", phase="forward", seconds=PROBE_SECONDS)
         probe.forward = seconds_a_call(answer)
-    return probe.forward
+    return min(probe.forward, probe.reported) if probe.phase == "step" else probe.forward
 
 
 def _upload(probe: Probe) -> float:

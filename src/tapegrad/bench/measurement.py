@@ -27,7 +27,7 @@ from tapegrad.bench.oracle import (
 )
 from tapegrad.bench.preparation import PREPARATION
 from tapegrad.bench.process import Worker
-from tapegrad.bench.results import UNFINISHED, Block, Cell, CellKey
+from tapegrad.bench.results import COMPUTES_IN, UNFINISHED, Block, Cell, CellKey
 from tapegrad.bench.watch import Watch, disagreement
 from tapegrad.worker.case import Case
 
@@ -280,8 +280,7 @@ class Measurement:
         if "counting" in self.settings.guards:
             self._units[key] = guards.units_of(self.case, probe.first)
         notes = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
-        if offer["precision"]:
-            notes.append(f"computes in {offer['precision']}")
+        notes += self._precision(offer)
         if self.case.random:
             notes.append("checked by its distribution")
         if self.case.stand_in is not None:
@@ -307,7 +306,13 @@ class Measurement:
             self._conclude(key, "unconfirmed", "measured without the work it prepares")
             return
         worst = next((cell for cell in judged if not cell.timed), judged[0])
-        self._conclude(key, worst.verdict, worst.reason, worst.error, list(offer["notes"]))
+        notes = [*offer["notes"], *self._precision(offer)]
+        self._conclude(key, worst.verdict, worst.reason, worst.error, notes)
+
+    def _precision(self, offer: Mapping[str, Any]) -> Iterator[str]:
+        """Say so where a contender computes in another type: no ratio is made of its times."""
+        if offer["precision"] not in (None, self.case.dtype):
+            yield f"{COMPUTES_IN}{offer['precision']}"
 
     def _conclude(
         self,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tapegrad.worker.case import PHASES, Case
+from tapegrad.worker.case import DTYPES, PHASES, Case
 
 #: Verdicts that come with times, best first.
 TIMED = ("checked", "unconfirmed")
@@ -28,6 +28,10 @@ UNTIMED = (
     "failed",
     "not installed",
 )
+
+
+#: What a note begins with that names the type a contender computes in, where that is another.
+COMPUTES_IN = "computes in "
 
 
 class CellKey(NamedTuple):
@@ -78,6 +82,12 @@ class Cell(msgspec.Struct, frozen=True):
     def timed(self) -> bool:
         """Whether times may be shown."""
         return self.verdict in TIMED
+
+    @property
+    def precision(self) -> str:
+        """Return the type it computes in, where that is not the case's own."""
+        said = (note.removeprefix(COMPUTES_IN) for note in self.notes if COMPUTES_IN in note)
+        return next((each for each in said if each in DTYPES), "")
 
 
 class Block(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tapegrad.worker.case import Case
+from tapegrad.worker.case import KINDS, Case
 from tapegrad.worker.networks import Network, compose, network_of, single
 from tapegrad.worker.networks.layout import channels_last
 from tapegrad.worker.operators import Fused
@@ -232,5 +232,9 @@ def named_gradients(names: Sequence[str], gradients: Sequence[AnyArray]) -> dict
 
 
 def input_dtype(kind: str, dtype: str) -> np.dtype[Any]:
-    """Tell the NumPy type of an input: integers and flags stay, others follow the case."""
-    return np.dtype({"integers": "int64", "flags": "bool"}.get(kind, dtype))
+    """Tell the NumPy type of an input: integers and flags stay, others follow the case.
+
+    A user's own input may be of a type that no input is drawn in, which is then its kind.
+    """
+    named = {"integers": "int64", "flags": "bool"}
+    return np.dtype(named.get(kind, dtype if kind in KINDS else kind))

@@ -29,7 +29,7 @@ class Array:
     #: Whether the gradient with respect to it is part of the work.
     grad: bool = True
     #: `normal`, `uniform` (0 to 1), `positive` (0.5 to 2), `distinct` (no two equal), `integers` or
-    #: `flags` (true or false).
+    #: `flags` (true or false); of a user's own input, its type where that is none of these.
     kind: str = "normal"
     #: Integers are drawn from 0 up to this, exclusively.
     high: int = 0

@@ -62,8 +62,9 @@ class Session:
         self._work: Work | None = None
         self._inputs: dict[str, AnyArray] = {}
         self._cotangents: list[AnyArray] = []
-        #: Sets of inputs made by `fresh`: no two are alike.
+        #: Sets of inputs made by `fresh`: no two are alike. How they are made (`WAYS`).
         self._changes = 0
+        self._way = 0
         self._controls = Controls()
         self._idle: int | None = None
         self._idle_children = 0
@@ -93,7 +94,7 @@ class Session:
 
     def do_prepare(self, case: dict[str, Any], arrays: dict[str, str]) -> dict[str, Any]:
         """Make a case ready."""
-        self._work = None
+        self._work, self._way = None, 0
         self._case = Case.from_dict(case)
         self._inputs = {name: np.load(path) for name, path in arrays.items()}
         self._cotangents = []
@@ -175,8 +176,7 @@ class Session:
         """Tell whether a result is the same before and after other inputs are taken."""
         result = self._phase(phase).call()
         before = {name: np.array(array) for name, array in self.work.arrays(phase, result).items()}
-        self._feed(self._others())
-        after = self.work.arrays(phase, result)
+        after = self._on_others(lambda: self.work.arrays(phase, result))
         kept = all(
             np.array_equal(array, after[name], equal_nan=array.dtype.kind == "f")
             for name, array in before.items()
@@ -189,25 +189,35 @@ class Session:
         self.work.feed(arrays, self._cotangents)
         self.adapter.settle()
 
-    def _others(self) -> dict[str, AnyArray]:
-        """Make inputs that nobody has seen before."""
-        self._changes += 1
-        return _changed(self._inputs, self._changes)
+    def _on_others(self, action: Callable[[], Any]) -> Any:
+        """Take inputs that nobody has seen before, and do something with them.
+
+        Where that fails, those lack an order or a structure: then take some that have more of it.
+        """
+        for self._way in range(self._way, len(WAYS)):
+            self._changes += 1
+            try:
+                self._feed(WAYS[self._way](self._inputs, self._changes))
+                return action()
+            except Exception:
+                if self._way == len(WAYS) - 1:
+                    raise
+        return None
 
     def do_fresh(self, phase: str, count: int) -> dict[str, Any]:
         """Time single calls on inputs never seen before, and the same call again."""
         call, arrays = self._phase(phase).call, self.work.arrays
-        fresh: list[float] = []
-        again: list[float] = []
+
+        def seconds() -> float:
+            start = time.perf_counter()
+            arrays(phase, call())
+            return time.perf_counter() - start
+
         with timing.quiet():
-            for _ in range(count):
-                self._feed(self._others())
-                for times in (fresh, again):
-                    start = time.perf_counter()
-                    arrays(phase, call())
-                    times.append(time.perf_counter() - start)
+            turns = [self._on_others(lambda: (seconds(), seconds())) for _ in range(count)]
         self._feed(self._inputs)
-        return {"fresh": min(fresh), "again": min(again)}
+        fresh, again = map(min, zip(*turns, strict=True))
+        return {"fresh": fresh, "again": again}
 
     def do_cores(self, phase: str, calls: int, count: int) -> dict[str, Any]:
         """Tell how many processors were busy in each of several loops."""
@@ -326,15 +336,39 @@ def _save(arrays: Mapping[str, AnyArray], folder: Path) -> dict[str, str]:
 
 
 def _changed(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
-    """Make inputs like those given: elsewhere along the longest side, each off by its own part.
+    """Make inputs like those given: elsewhere along the longest side, each off by its own part."""
+    return _varied({name: _rolled(array, index) for name, array in inputs.items()}, index)
+
+
+def _rolled(array: AnyArray, index: int) -> AnyArray:
+    return np.roll(array, index, int(np.argmax(array.shape)) if array.ndim else None)
+
+
+def _varied(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
+    """Make inputs in the same places, each element off by its own part.
 
     By which is drawn anew in each process, so that nobody can prepare answers.
     """
     factors = np.random.default_rng().uniform(0.99, 1.01, FACTORS)
-    changed = {}
-    for name, array in inputs.items():
-        side = int(np.argmax(array.shape)) if array.ndim else None
-        changed[name] = np.roll(array, index, side)
-        if np.issubdtype(array.dtype, np.floating):
-            changed[name] *= np.resize(factors.astype(array.dtype), array.shape)
-    return changed
+    return {
+        name: np.asarray(array * np.resize(factors.astype(array.dtype), array.shape))
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for name, array in inputs.items()
+    }
+
+
+def _scaled(inputs: Mapping[str, AnyArray], index: int) -> dict[str, AnyArray]:
+    """Make multiples of inputs: their order stays, and their structure."""
+    factor = np.random.default_rng().uniform(0.99, 1.01)
+    return {
+        name: np.asarray(array * array.dtype.type(factor))
+        if np.issubdtype(array.dtype, np.floating)
+        else array
+        for name, array in inputs.items()
+    }
+
+
+#: How inputs never seen before are made. Where a call fails on some, as of a matrix that is no
+#: longer positive definite, the next way is tried, which leaves more as it was.
+WAYS = (_changed, _varied, _scaled)

@@ -49,6 +49,8 @@ PAIRS = Case("operator", "mul", tuple(Array(name, (1024, 1024)) for name in ("x"
 POSITIVES = Case("operator", "relu", (Array("x", (1024, 1024)),))
 #: Much work on few numbers.
 HEAVY = Case("operator", "erf", (Array("x", (256, 256), grad=False),))
+#: The same, with a gradient.
+HEAVY_STEP = Case("operator", "erf", (Array("x", (256, 256)),))
 #: About a microsecond a call.
 SHORT = Case("operator", "tanh", (Array("x", (4, 8)),))
 DRAW = Case(
@@ -119,6 +121,7 @@ class Fault:
 CONTROLS = (
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED),
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED, phase="backward"),
+    Fault("honest", "nothing wrong", "honest", verdicts=TIMED, phase="step", case=HEAVY_STEP),
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=SHORT_PRODUCT),
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=SORTING),
     Fault("honest", "nothing wrong", "honest", verdicts=TIMED, case=PAIRS),
@@ -351,6 +354,14 @@ FAULTS = (
         "memories",
         "feeding",
         case=HEAVY,
+    ),
+    Fault(
+        "begins its step when fed",
+        "computes the output of a step when it takes its inputs, and copies",
+        "memories",
+        "feeding",
+        phase="step",
+        case=HEAVY_STEP,
     ),
     Fault(
         "finds the answer",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.worker.adapter import AnyArray, Work
+from tapegrad.worker.adapter import AnyArray, Phase, Work
 from tapegrad.worker.case import Case
 from tapegrad.worker.honest import Honest, Later, Operation
 
@@ -28,6 +28,7 @@ ADAPTERS = {
     "works when fed": "WorksWhenFed",
     "works when fed and copies": "WorksWhenFedAndCopies",
     "works when waited for": "WorksWhenWaitedFor",
+    "begins its step when fed": "BeginsItsStepWhenFed",
     "finds the answer": "FindsTheAnswer",
 }
 
@@ -188,6 +189,22 @@ class WorksWhenWaitedFor(Honest):
         """Compute."""
         if self._fed is not None:
             self._fed.forward()
+
+
+class _BeginsItsStepWhenFed(Operation):
+    """Has the output of its step before the clock starts, and offers nothing else."""
+
+    def forward(self) -> Any:
+        return np.array(self.output)
+
+    def phases(self) -> dict[str, Phase]:
+        return {"step": Phase(self.step)}
+
+
+class BeginsItsStepWhenFed(Honest):
+    """Leaves the forward pass of a step outside the clock."""
+
+    make = _BeginsItsStepWhenFed
 
 
 class _FindsTheAnswer(Operation):

@@ -218,7 +218,7 @@ def changes(
     earlier = _cells(before)
     blocks = _blocks_by_key([after])
     starts = since or {}
-    base = _blocks_by_key(before, starts)
+    base = _blocks_by_key(before, starts, {cell.key: cell.precision for cell in after.cells})
     compared = [
         (cases[cell.case], earlier[cell.key], cell, _ratio(blocks, base, cell, margin))
         for cell in after.cells
@@ -275,8 +275,16 @@ def _series(case: Case, old: Cell, new: Cell, ratio: Ratio | None, verdict: str)
         ratio=ratio,
         before=old.verdict,
         after=new.verdict,
-        reason=new.reason,
+        reason=new.reason or _change_of_type(case, old, new),
     )
+
+
+def _change_of_type(case: Case, old: Cell, new: Cell) -> str:
+    """Say why there is no ratio where a series is computed in another type than before."""
+    if not (old.timed and new.timed) or old.precision == new.precision:
+        return ""
+    types = (cell.precision or case.dtype for cell in (new, old))
+    return "computes in {}, and in {} before".format(*types)
 
 
 def _cells(runs: Sequence[Results]) -> dict[CellKey, Cell]:
@@ -289,13 +297,22 @@ def _cells(runs: Sequence[Results]) -> dict[CellKey, Cell]:
 
 
 def _blocks_by_key(
-    runs: Sequence[Results], since: Mapping[CellKey, int] | None = None
+    runs: Sequence[Results],
+    since: Mapping[CellKey, int] | None = None,
+    precision: Mapping[CellKey, str] | None = None,
 ) -> dict[CellKey, list[Block]]:
-    """Collect the blocks of timed cells; processes of different runs are different ones."""
-    starts = since or {}
+    """Collect the blocks of timed cells; processes of different runs are different ones.
+
+    Those of a cell that was computed in another `precision` are left out.
+    """
+    starts, types = since or {}, precision or {}
     found: dict[CellKey, list[Block]] = {}
     for number, run in enumerate(runs):
-        timed = {cell.key for cell in run.cells if cell.timed}
+        timed = {
+            cell.key
+            for cell in run.cells
+            if cell.timed and types.get(cell.key, cell.precision) == cell.precision
+        }
         for block in run.blocks:
             if block.key in timed and number >= starts.get(block.key, 0):
                 moved = msgspec.structs.replace(block, process=block.process + APART * number)

@@ -24,6 +24,7 @@ from tapegrad.bench.store.errors import (
     StoreUrlError,
     UnknownRunError,
 )
+from tapegrad.bench.store.location import in_memory, locate
 from tapegrad.bench.store.open import open_store
 from tapegrad.bench.store.store import Store, Summary
 
@@ -41,5 +42,7 @@ __all__ = [
     "StoreUrlError",
     "Summary",
     "UnknownRunError",
+    "in_memory",
+    "locate",
     "open_store",
 ]

@@ -51,6 +51,14 @@ def file_of(url: sa.URL) -> Path | None:
     return None if url.database in (None, "", ":memory:") else Path(url.database or "")
 
 
+def in_memory(url: sa.URL) -> bool:
+    """Tell whether a store ends with the process that opened it."""
+    if url.get_backend_name() != "sqlite":
+        return False
+    unnamed = (url.database or "").removeprefix("file:") in ("", ":memory:")
+    return unnamed or url.query.get("mode") == "memory" or url.query.get("vfs") == "memdb"
+
+
 def check_file(path: Path, *, create: bool = True) -> None:
     """Make the folder, and refuse what is no SQLite database before SQLite gets to touch it."""
     if path.is_dir():

@@ -12,11 +12,27 @@ import typer
 if TYPE_CHECKING:
     from tapegrad.bench.store import Store
 
+
+
+def _kept(store: str | None) -> str | None:
+    """Refuse a store that ends with the command: nothing would be kept in it."""
+    if store is not None:
+        from tapegrad.bench.store import StoreUrlError, in_memory, locate
+
+        if in_memory(locate(store)):
+            raise StoreUrlError(
+                f"store: expected a place that outlives the command, got {store}, which is in "
+                "memory; name a file, or leave --store out"
+            )
+    return store
+
+
 StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
         metavar="URL",
+        callback=_kept,
         help="Where results are kept: a file or postgresql://…; without it, "
         "results.sqlite in the user's data folder.",
     ),

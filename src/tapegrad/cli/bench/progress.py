@@ -47,6 +47,8 @@ class Tally:
         #: Ratios to the first contender, each with the number of blocks that it is made of.
         self._ratios: dict[CellKey, tuple[int, Ratio | None]] = {}
         self.words: dict[CellKey, str] = {}
+        #: The types that cells are computed in, where those are not the cases' own.
+        self._precision: dict[CellKey, str] = {}
 
     def earlier(self, results: Results) -> None:
         """Take what a run that goes on has already."""
@@ -69,6 +71,7 @@ class Tally:
 
     def cell(self, cell: Cell) -> None:
         """Take a verdict; a cell without times has no blocks to come."""
+        self._precision[cell.key] = cell.precision
         if cell.timed or cell.verdict == UNFINISHED:
             self.words.pop(cell.key, None)
         else:
@@ -122,7 +125,10 @@ class Tally:
 
     def _ratio(self, key: CellKey) -> Ratio | None:
         """Compare with the first contender, anew where there are new blocks."""
-        sides = self._timed(key), self._timed(key._replace(framework=self.contenders[0]))
+        first = key._replace(framework=self.contenders[0])
+        if self._precision.get(key, "") != self._precision.get(first, ""):
+            return None
+        sides = self._timed(key), self._timed(first)
         count = sum(map(len, sides))
         if key not in self._ratios or self._ratios[key][0] != count:
             self._ratios[key] = count, compared(*sides)

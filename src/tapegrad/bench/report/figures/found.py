@@ -69,8 +69,13 @@ class Found:
         if cell is None:
             finished = self.run.status == "finished"
             return Figure(key.framework, NOT_MEASURED, NOT_ASKED if finished else ENDED)
-        opposite = self.blocks(key._replace(framework=reference))
+        other = key._replace(framework=reference)
+        opposite = self.blocks(other) if self.alike(key, other) else []
         return figure_of(cell, self.blocks(key), opposite, self._memory.get(key))
+
+    def alike(self, *keys: CellKey) -> bool:
+        """Tell whether cells were computed in the same type: times of others make no ratio."""
+        return len({cell.precision for key in keys if (cell := self.cell(key))}) < 2
 
     def winner(self, case: str, phase: str, times: Mapping[str, float]) -> str:
         """Return who is faster than each of the others beyond doubt, or nothing."""
@@ -82,7 +87,8 @@ class Found:
 
     def against(self, case: str, phase: str, theirs: str, ours: str) -> Ratio | None:
         """Compare two frameworks."""
-        return compared(*(self.blocks(CellKey(case, name, phase)) for name in (theirs, ours)))
+        keys = [CellKey(case, name, phase) for name in (theirs, ours)]
+        return compared(*map(self.blocks, keys)) if self.alike(*keys) else None
 
 
 def figure_of(

@@ -40,12 +40,13 @@ def _row(
     )
     if run.verdict != "unsupported":
         build, compiling = _or_none(build), _or_none(compiling)
+    alike = found.alike(*(CellKey(key, each, "step") for each in (name, reference)))
     return GraphRow(
         framework=name,
         build=build,
         compile=compiling,
         run=run,
-        total=_total(run, [build, compiling], totals[name], totals[reference]),
+        total=_total(run, [build, compiling], totals[name], totals[reference] if alike else []),
         evaluations=sum(
             len(block.samples) * block.inner * block.units
             for block in found.blocks(CellKey(key, name, "step"))

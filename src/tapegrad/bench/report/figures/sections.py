@@ -73,10 +73,17 @@ def _rows(found: Found, key: str, case: Case, place: Place, names: list[str]) ->
 def _lost_by(found: Found, key: str, phase: str, times: Mapping[str, float]) -> float | None:
     """Return by how much the slowest of ours loses to the fastest of the others, if it does."""
     ours = [name for name in times if name.startswith(OURS)]
-    others = [name for name in times if name not in ours]
-    if not ours or not others:
+    if not ours:
         return None
     slowest = max(ours, key=lambda name: times[name])
+    others = [
+        name
+        for name in times
+        if name not in ours
+        and found.alike(*(CellKey(key, each, phase) for each in (slowest, name)))
+    ]
+    if not others:
+        return None
     fastest = min(others, key=lambda name: times[name])
     ratio = found.against(key, phase, slowest, fastest)
     return ratio.value if ratio and ratio.verdict == "slower" else None
