@@ -394,7 +394,14 @@ def test_points_that_are_not_numbers_raise(point: Any) -> None:
 
 @pytest.mark.parametrize(
     ("point", "kind"),
-    [({"a": 1.0}, "dict"), ("a", "str"), (None, "NoneType"), (1j, "complex"), ([None], "NoneType")],
+    [
+        ({"a": 1.0}, "dict"),
+        ("a", "str"),
+        (None, "NoneType"),
+        (1j, "complex"),
+        ([None], "NoneType"),
+        (np.timedelta64(3), "timedelta64"),
+    ],
 )
 @pytest.mark.parametrize("derivative", [tg.value_and_grad, tg.jacobian, tg.hessian])
 def test_points_that_are_not_numbers_are_told_before_recording(

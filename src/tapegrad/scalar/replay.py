@@ -330,7 +330,8 @@ def as_point(x: ArrayLike, name: str) -> NDArray[Any]:
         for each in point.flat:
             if not isinstance(each, Var) and not is_number(each):
                 expected = "Vars and numbers" if graph_among(point) else "an array of numbers"
-                got = each.item() if isinstance(each, np.generic) else each
+                as_python = isinstance(each, np.character | np.complexfloating)
+                got = each.item() if as_python else each
                 raise DTypeError(f"{name}: expected {expected}, got {type(got).__name__}")
     return point
 
