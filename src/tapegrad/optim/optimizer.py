@@ -170,10 +170,11 @@ class Optimizer:
         """Refuse the state of another optimiser: its groups have no options of this one."""
         wanted = [name for name in self.defaults if name not in _LATER]
         for group in groups:
-            if not group.keys() >= {*wanted}:
+            given = [str(name) for name in group if name != "params"]
+            if not {*given} >= {*wanted}:
                 raise StateError(
                     f"{type(self).__name__}.load_state_dict: expected groups with the options "
-                    f"{', '.join(wanted)}, got {', '.join([str(name) for name in group if name != 'params'])}; "
+                    f"{', '.join(wanted)}, got {', '.join(given)}; "
                     "make the optimiser whose state was saved"
                 )
 
