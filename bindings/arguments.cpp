@@ -219,6 +219,8 @@ nb::object expanded(const nb::tuple& have, const nb::tuple& given) {
         raise("ShapeError", "expand: expected at least " + std::to_string(ndim) + " sizes, got " +
                                 text_of(as_tuple(wanted)));
     std::vector<Py_ssize_t> full = wanted;
+    Py_ssize_t bytes = 8;  // of elements of the largest type
+    bool overflow = false;
     for (Py_ssize_t d = 0; d < extra + ndim; ++d) {
         Py_ssize_t& size = full[static_cast<std::size_t>(d)];
         const Py_ssize_t own =
@@ -230,7 +232,11 @@ nb::object expanded(const nb::tuple& have, const nb::tuple& given) {
         if (own != 1 && own != size)
             raise("ShapeError", "expand: shape " + text_of(have) + " does not expand to " +
                                     text_of(as_tuple(wanted)));
+        overflow |= size && __builtin_mul_overflow(bytes, size, &bytes);
     }
+    if (overflow)
+        raise("ShapeError",
+              "expand: expected a shape that fits in memory, got " + text_of(as_tuple(wanted)));
     return as_tuple(full);
 }
 

@@ -354,10 +354,19 @@ class Walk {
         return nb::cast<std::string>(nb::str(nb::handle(node->op).attr("name")));
     }
 
+    /// Let go of what a node saved; where it saved nothing it can be walked again.
     static void release(NodeState* node) {
+        if (is_none(node->results) && !any_tensor(node->operands)) return;
         Py_CLEAR(node->operands);
         Py_CLEAR(node->results);
         Py_CLEAR(node->cells);
+    }
+
+    static bool any_tensor(PyObject* operands) {
+        if (is_none(operands)) return false;
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); ++i)
+            if (is_tensor(PyTuple_GET_ITEM(operands, i))) return true;
+        return false;
     }
 
     bool retain_;

@@ -271,7 +271,8 @@ Pair pair_argument(const char* what, nb::handle object, Size least) {
     if (pair.ndim != 2 || std::min(pair.sizes[0], pair.sizes[1]) < least ||
         std::max(pair.sizes[0], pair.sizes[1]) > most)
         raise("ShapeError", std::string(what) + ": expected two integers of " +
-                                std::to_string(least) + " or more, got " + text_of(pair));
+                                std::to_string(least) + " or more, at most " +
+                                std::to_string(most) + ", got " + text_of(pair));
     return {pair.sizes[0], pair.sizes[1]};
 }
 

@@ -47,5 +47,6 @@ inline Symbol operator/(const Symbol& a, const Symbol& b) { return div(a, b); }
 inline Symbol operator<(const Symbol& a, const Symbol& b) { return lt(a, b); }
 inline Symbol operator>(const Symbol& a, const Symbol& b) { return gt(a, b); }
 inline Symbol operator==(const Symbol& a, const Symbol& b) { return eq(a, b); }
+inline Symbol operator!=(const Symbol& a, const Symbol& b) { return ne(a, b); }
 
 }  // namespace tapegrad

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -183,6 +184,44 @@ def hooks(lib: Any) -> Any:
     layer(x)
     layer.register_full_backward_hook(lambda _, into, out: note("no input", *into, *out))
     layer(x.detach()).sum().backward()
+    return seen
+
+
+def hooks_at_borders(lib: Any) -> Any:
+    """Return what backward hooks see where a border is not one of tensors with gradients."""
+    seen: list[Any] = []
+
+    class Formed(lib.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, form: str, x: Any, y: Any) -> Any:
+            twice = x * 2
+            return {"plain": twice, "dict": {"a": twice}, "deep": (y, [twice])}[form]
+
+    def values(gradients: Any) -> Any:
+        return [None if each is None else each.tolist() for each in gradients]
+
+    def called(form: str, y: Any) -> None:
+        layer = Formed()
+        layer.register_full_backward_hook(
+            lambda _, into, out: seen.append((form, values(into), values(out)))
+        )
+        x = lib.tt.tensor([1.0, 2.0], requires_grad=True)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            result = layer(form, x, y)
+        result = result["a"] if form == "dict" else result[1][0] if form == "deep" else result
+        result.sum().backward()
+        rest = None if getattr(y, "grad", None) is None else y.grad.tolist()
+        seen.append((x.grad.tolist(), rest, len(warned)))
+
+    for form in ("plain", "dict", "deep"):
+        for wanted in (True, False):
+            called(form, lib.tt.tensor([3.0], requires_grad=wanted))
+    called("plain", lib.tt.tensor([3]))
+    called("plain", 3)
+    layer = Formed()
+    layer.register_full_backward_hook(lambda *_: None)
+    constant, leaf = lib.tt.ones(1), lib.tt.ones(1, requires_grad=True)
+    seen.append(layer("plain", constant, leaf).requires_grad)
     return seen
 
 

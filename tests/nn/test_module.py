@@ -41,7 +41,11 @@ def test_table_counts_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [behaviour.walks, behaviour.conversions, behaviour.copies, behaviour.hooks]
+    "function",
+    [
+        *(behaviour.walks, behaviour.conversions, behaviour.copies, behaviour.hooks),
+        behaviour.hooks_at_borders,
+    ],
 )
 def test_behaves_as_pytorch(torch: Torch, function: Callable[..., Any]) -> None:
     assert_equal(function(tapegrad()), torch(function), 1e-6)

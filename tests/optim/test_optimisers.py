@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tapegrad import nn, optim
+from tapegrad import io, nn, optim
 from tapegrad.errors import DTypeError, OptionError, StateError
 from tapegrad.tensors import Tensor, ones, tensor
 from tests.oracles.torch import Torch, assert_equal, tapegrad
@@ -326,6 +327,48 @@ def test_training_with_a_parameter_without_dimensions_goes_on(make: Callable[...
     resumed.load_state_dict(begun.state_dict())
     steps(second, resumed, 3)
     assert second.item() == whole.item()
+
+
+KINDS: list[Callable[[Any], optim.Optimizer]] = [
+    lambda params: optim.SGD(params, lr=0.1, momentum=0.9),
+    lambda params: optim.Adam(params, lr=0.2),
+    lambda params: optim.RMSprop(params, lr=0.3, momentum=0.9),
+]
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("make_other", KINDS)
+def test_the_state_of_another_optimiser_is_refused(
+    make: Callable[[Any], optim.Optimizer],
+    make_other: Callable[[Any], optim.Optimizer],
+    tmp_path: Path,
+) -> None:
+    if make is make_other:
+        return
+    model = _network()
+    other, ours = make_other(model.parameters()), make(model.parameters())
+    _steps(model, other, 2)
+    _steps(model, ours, 2)
+    before = repr(ours.state_dict())
+    match = "expected groups with the options .*; make the optimiser whose state"
+    with pytest.raises(StateError, match=match):
+        ours.load_state_dict(other.state_dict())
+    io.save_training(tmp_path / "state", step=2, model=model, optimizer=other)
+    with pytest.raises(StateError, match=match):
+        io.load_training(tmp_path / "state", model=model, optimizer=ours)
+    assert repr(ours.state_dict()) == before
+
+
+def test_states_of_older_and_newer_versions_of_pytorch_load() -> None:
+    optimizer = optim.Adam([nn.Parameter(ones(2))], lr=0.1)
+    (group,) = optimizer.state_dict()["param_groups"]
+    newer = group | {"foreach": None, "capturable": False, "fused": True, "lr": 0.5}
+    older = {name: each for name, each in newer.items() if name != "decoupled_weight_decay"}
+    del older["maximize"]
+    for saved in (newer, older):
+        optimizer.load_state_dict({"state": {}, "param_groups": [saved]})
+        assert optimizer.param_groups[0]["lr"] == 0.5
+        assert optimizer.param_groups[0]["maximize"] is False
 
 
 def test_the_state_of_a_number_is_not_that_of_a_matrix() -> None:

@@ -350,6 +350,25 @@ def grad_by_results_lets_go_of_nothing_behind(lib: Any) -> Any:
     return _listed(*by_y, x.grad)
 
 
+def walked_twice(lib: Any) -> Any:
+    """Return gradients after two walks over what saved nothing, and what walks are refused."""
+    found = []
+    for expression in ("x + x", "-x", "x + 1", "x - x", "lib.tt.cat([x, x])", "x[1:]", "x * x"):
+        x = _leaf(lib, 1.0, 2.0)
+        y = eval(expression, {"x": x, "lib": lib}).sum()
+        y.backward()
+        found.append([_outcome(y.backward), *_listed(x.grad)])
+    return found
+
+
+def what_recorded_gradients_depend_on(lib: Any) -> Any:
+    """Return whether gradients require gradients where they are the same everywhere, or not."""
+    x = _leaf(lib, 1.0, 3.0, 2.0)
+    outs = (x.max(0).values, x.sort().values[0], x.topk(1).values, (x * x).max(0).values)
+    gradients = [lib.tt.autograd.grad(out.sum(), x, create_graph=True)[0] for out in outs]
+    return [each.requires_grad for each in gradients], _listed(*gradients)
+
+
 CALLS = [
     unused_results,
     results_that_are_arguments,
@@ -367,4 +386,6 @@ CALLS = [
     retained,
     backward_to_inputs,
     grad_by_results_lets_go_of_nothing_behind,
+    walked_twice,
+    what_recorded_gradients_depend_on,
 ]

@@ -112,6 +112,7 @@ def test_whole_numbers_of_any_kind_name_dimensions_and_sizes(number: Any) -> Non
         (lambda x: x.expand(3), ShapeError, "at least 2 sizes"),
         (lambda x: x.expand(-1, 2, 3), ShapeError, "at least 0"),
         (lambda x: x.expand(4, 3), ShapeError, r"\(2, 3\) does not expand to \(4, 3\)"),
+        (lambda x: x.sum().expand(2**40, 2**40), ShapeError, "fits in memory, got"),
         (lambda x: x.flatten(1, 0), ShapeError, "start_dim before end_dim, got 1, 0"),
         (lambda x: x.repeat_interleave(tt.tensor([2**62, 1]), 0), ShapeError, "memory|too big"),
         (lambda x: tt.pad(x, (2**62, 1), mode="replicate"), ShapeError, "too big"),
@@ -137,6 +138,11 @@ def test_arguments_that_do_not_fit_are_explained(
 ) -> None:
     with pytest.raises(error, match=message):
         call(tt.ones(2, 3, device=device))
+
+
+def test_sizes_that_no_image_has_are_explained() -> None:
+    with pytest.raises(ShapeError, match=r"of 1 or more, at most 2147483648, got \(1099511627776"):
+        tt.adaptive_avg_pool2d(tt.ones(1, 4, 4), 2**40)
 
 
 # ---- the walk -----------------------------------------------------------------------------------

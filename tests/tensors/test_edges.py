@@ -10,7 +10,7 @@ import pytest
 import tapegrad.tensors as tt
 from tests.oracles.torch import Torch, tapegrad
 from tests.tensors.cases import DEVICES, DTYPES
-from tests.tensors.torch_calls import evaluate, orders, slopes
+from tests.tensors.torch_calls import evaluate, gradients_of, orders, slopes
 
 NAN, INF = float("nan"), float("inf")
 SPECIAL = np.array([NAN, INF, -INF, 0.0, -0.0, 1.0, -1.0, 1e-30, -1e30, 0.5, 2.0])
@@ -214,6 +214,23 @@ def test_gradients_at_edges_are_those_of_pytorch(torch: Torch) -> None:
             np.testing.assert_allclose(ours, theirs, 1e-6, 1e-6, equal_nan=True, err_msg=name)
 
 
+#: Where NaN has the gradient that PyTorch gives it.
+AT_NAN = (
+    *("x.relu()", "x.max()", "x.min()", "x.max(0).values", "x.sort().values[0]", "x.std()"),
+    *("x.norm()", "x.norm('fro')", "x.norm(2, 0)", "x.norm(3)", "x.norm(1.5)", "x.norm(0.5)"),
+    *("F.leaky_relu(x)", "F.mse_loss(x, 0 * x.detach())", "x.softmax(0)[0]", "x.logsumexp(0)"),
+)
+
+
+@pytest.mark.parametrize("expression", AT_NAN)
+def test_gradients_at_nan_are_those_of_pytorch(torch: Torch, expression: str) -> None:
+    for given in ([1.0, NAN, 3.0], [NAN, NAN, -3.0], [0.0, 0.0, 0.0]):
+        theirs = torch(gradients_of, expression, [given])
+        for device in DEVICES:
+            ours = gradients_of(tapegrad(), expression, [given], device)
+            same(ours, theirs, 1e-12, f"{expression} {given}")
+
+
 # ---- long sums ----------------------------------------------------------------------------------
 
 LONG = {
@@ -263,6 +280,16 @@ def test_whole_numbers_wrap_and_compare_exactly() -> None:
         assert big.max().item() == 2**53 + 1 and big.argmin().item() == 2
         assert tt.tensor([2**31 - 1], dtype="int32", device=device).add(1).item() == -(2**31)
         assert (tt.tensor([7, -7], device=device) / 2).tolist() == [3.5, -3.5]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "bool", "float64"])
+def test_sums_and_products_have_the_type_that_is_named(torch: Torch, dtype: str) -> None:
+    calls = [f"x.sum(dtype=tt.{dtype})", f"x.prod(1, dtype=tt.{dtype})"]
+    calls += [f"x.cumsum(0, dtype=tt.{dtype})"] * (dtype != "bool")  # not there in PyTorch
+    for given in ("int32", "int64", "bool", "float32"):
+        x = np.array([[2**31 - 1, 5, 2], [7, 2**31 - 1, 2**30]]).astype(given)
+        x = np.minimum(x, 3) if given == "float32" else x
+        compare(torch, calls, {"x": x}, 0.0)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

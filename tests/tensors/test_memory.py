@@ -168,6 +168,8 @@ def test_text_of_many_elements_is_short() -> None:
     text = repr(tt.zeros(100, 100))
     assert "..." in text and len(text.splitlines()) < 12
     assert f"{tt.tensor(1.2345):.2f}" == "1.23" and f"{tt.ones(1)}" == "tensor([1.])"
+    loss = tt.tensor(0.25, requires_grad=True) * 2
+    assert f"{loss} {tt.tensor(3)} {tt.tensor(True)}" == "0.5 3 True"
 
 
 def test_single_elements_are_numbers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import tapegrad.tensors as tt
 from tapegrad.apidoc import public
 from tapegrad.backends import cpu
 from tests.oracles.torch import Torch, assert_equal, tapegrad
-from tests.tensors.cases import DEVICES, DTYPES, LAYOUTS, PUBLIC, RTOL, cases
+from tests.tensors.cases import DEVICES, DTYPES, LAYOUTS, PUBLIC, RECORDS, RTOL, cases
 from tests.tensors.torch_calls import (
     differentiate,
     function,
@@ -57,6 +58,39 @@ def test_values_and_gradients_are_those_of_pytorch(
             ours = [out.detach().numpy() for out in outs], gradients(outs, operands)
             assert_equal(ours, expected, RTOL[dtype], f"{name} {case.sample} {layout}")
             assert all(out.device.name == device for out in outs)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_results_lie_alike_on_every_device(name: str) -> None:
+    for case in cases(RECORDS[name], "float32"):
+        for layout in LAYOUTS:
+            lying = []
+            for device in DEVICES:
+                outs = case(case.tensors(device, layout))
+                lying.append([out.stride() for out in outs])
+            assert lying[0] == lying[1], f"{name} {case.sample} {layout}"
+
+
+OF_A_VIEW: dict[str, Callable[[Any], Any]] = {
+    "add": lambda x: x + 1,
+    "to": lambda x: x.to(tt.float64),
+    "where": lambda x: tt.where(x > 1, x, 0.0),
+    "relu": tt.relu,
+    "softmax": lambda x: x.softmax(0),
+    "elu": tt.elu,
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", OF_A_VIEW)
+def test_what_is_computed_of_a_view_lies_in_order(name: str, device: str) -> None:
+    x = tt.arange(6.0, device=device).reshape(2, 3)
+    wide = x.unsqueeze(1).expand(2, 4, 3)
+    for view in (x.T, x.expand(2, 2, 3), wide, wide.permute(2, 0, 1)):
+        y = OF_A_VIEW[name](view)
+        assert y.is_contiguous()
+        y.view(-1).zero_()
+        assert not bool(y.any())
 
 
 @pytest.mark.parametrize("name", ["matmul", "linear", "conv2d", "bmm()", "einsum()"])

@@ -89,7 +89,8 @@ def _put_add(x: Array, index: Any, shape: tuple[int, ...]) -> Array:
     rows = x.reshape(parts[0], places.size, parts[2])
     out = _tensor.index_add(_zeros(tuple(parts), x.dtype), 1, places.reshape(-1), rows)
     moved = out.reshape([sizes[d] for d in order])
-    return moved.transpose([order.index(d) for d in range(len(sizes))]).reshape(shape)
+    found = moved.transpose([order.index(d) for d in range(len(sizes))]).reshape(shape)
+    return found if found.flags.c_contiguous else _copy(found)
 
 
 def _lists(index: Any, shape: tuple[int, ...]) -> tuple[dict[int, Array], list[int]]:

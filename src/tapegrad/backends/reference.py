@@ -138,7 +138,7 @@ def _elementwise(name: str, operands: tuple[Any, ...], out: Array | None) -> Arr
         else:
             given = [np.asarray(x).astype(compute) for x in operands]
             found = np.asarray(ELEMENTWISE[name](*given))
-    found = found.astype(bool if name in _COMPARISONS else kind)
+    found = found.astype(bool if name in _COMPARISONS else kind, order="C")
     if out is None:
         return found
     _store(name, found, out)
@@ -410,6 +410,18 @@ def _quiet(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
+def _packed(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Let results lie in order, as those of kernels do; NumPy's lie as the operands do."""
+
+    def called(*args: Any, **attrs: Any) -> Any:
+        found = kernel(*args, **attrs)
+        if isinstance(found, tuple):
+            return tuple([np.asarray(each, order="C") for each in found])
+        return np.asarray(found, order="C")
+
+    return called
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "clone": lambda x: x.copy(order="C"),
     "cast": lambda x, dtype: x.astype(dtype),
@@ -485,7 +497,8 @@ class Reference(Backend):
 
     def __init__(self) -> None:
         moving = views.kernels(views.Memory(self.empty, np.ndarray.fill, _write))
-        self.kernels = {name: _quiet(kernel) for name, kernel in (moving | KERNELS).items()}
+        computing = {name: _packed(kernel) for name, kernel in KERNELS.items()}
+        self.kernels = {name: _quiet(kernel) for name, kernel in (moving | computing).items()}
 
     def from_numpy(self, array: Any) -> Array:
         """Return the array itself."""
@@ -523,7 +536,7 @@ class Reference(Backend):
         with np.errstate(all="ignore"):
             self._run(listing["instructions"], values)
         found = [
-            np.array(np.broadcast_to(values[each], shape), dtype=kind)
+            np.array(np.broadcast_to(values[each], shape), dtype=kind, order="C")
             for each in listing["outputs"]
         ]
         if out is None:

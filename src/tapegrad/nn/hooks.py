@@ -7,6 +7,7 @@ inputs to the hooks. Modules without such hooks have no gates.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,17 +29,27 @@ class Hook(NamedTuple):
 
 
 class _Gate(Function):
-    """Identity of several tensors; their gradients pass through a function on the way back."""
+    """Identity of several tensors; their gradients pass through a function on the way back.
+
+    With `fills` the function sees zeros for those that have no gradient.
+    """
 
     @staticmethod
-    def forward(ctx: Any, passed: Callable[[Gradients], Gradients], *tensors: Tensor) -> Any:
+    def forward(
+        ctx: Any, passed: Callable[[Gradients], Gradients], fills: bool, *tensors: Tensor
+    ) -> Any:
         ctx.passed = passed
-        ctx.set_materialize_grads(False)
-        return tuple(each.view(each.shape) for each in tensors)
+        ctx.set_materialize_grads(fills)
+        found = tuple(each.view(each.shape) for each in tensors)
+        needs = ctx.needs_input_grad[2:]
+        ctx.mark_non_differentiable(
+            *(each for each, needed in zip(found, needs, strict=True) if not needed)
+        )
+        return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> Any:
-        return None, *ctx.passed(gradients)
+        return None, None, *ctx.passed(gradients)
 
 
 class BackwardHooks:
@@ -58,16 +69,23 @@ class BackwardHooks:
         self._has_gate = is_grad_enabled() and any(
             isinstance(each, Tensor) and each.requires_grad for each in args
         )
-        return _through_gate(args, self._leave_backward) if self._has_gate else args
+        return _through_gate(args, self._leave_backward, fills=True) if self._has_gate else args
 
     def leave(self, result: Any) -> Any:
         """Return the result as the caller of the module shall see it."""
+        if not isinstance(result, (Tensor, tuple, list)):
+            warnings.warn(
+                f"{type(self._module).__name__}: backward hooks are not called, as they need a "
+                "tensor, or a tuple or list of tensors, as the result of forward, which is a "
+                f"{type(result).__name__}",
+                stacklevel=4,
+            )
         values = result if isinstance(result, (tuple, list)) else (result,)
         if not is_grad_enabled() or not any(
             isinstance(each, Tensor) and each.requires_grad for each in values
         ):
             return result
-        gated = _through_gate(tuple(values), self._enter_backward)
+        gated = _through_gate(tuple(values), self._enter_backward, fills=False)
         return type(result)(gated) if isinstance(result, (tuple, list)) else gated[0]
 
     def _enter_backward(self, gradients: Gradients) -> Gradients:
@@ -79,7 +97,8 @@ class BackwardHooks:
         return gradients
 
     def _leave_backward(self, gradients: Gradients) -> Gradients:
-        return self._call(gradients)
+        # Without gradients of outputs the way back came in past the gate, as by a dict.
+        return gradients if self._grad_output is None else self._call(gradients)
 
     def _call(self, gradients: Gradients) -> Gradients:
         for hook in self._hooks:
@@ -90,7 +109,7 @@ class BackwardHooks:
 
 
 def _through_gate(
-    values: tuple[Any, ...], passed: Callable[[Gradients], Gradients]
+    values: tuple[Any, ...], passed: Callable[[Gradients], Gradients], fills: bool
 ) -> tuple[Any, ...]:
     """Send the tensors among some values through a gate; hooks see None for the others."""
     places = [place for place, value in enumerate(values) if isinstance(value, Tensor)]
@@ -103,7 +122,7 @@ def _through_gate(
         return tuple(answers[place] for place in places)
 
     gated = list(values)
-    outputs = _Gate.apply(spread, *(values[place] for place in places))
+    outputs = _Gate.apply(spread, fills, *(values[place] for place in places))
     for place, output in zip(places, outputs, strict=True):
         gated[place] = output
     return tuple(gated)

@@ -18,6 +18,8 @@ Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, An
 Group = dict[str, Any]
 #: The part of a state that is a number and no buffer, which PyTorch keeps as a tensor.
 _COUNT = "step"
+#: Options that states of older versions of PyTorch's optimisers do not have.
+_LATER = {"maximize", "decoupled_weight_decay"}
 
 
 class Optimizer:
@@ -135,7 +137,11 @@ class Optimizer:
         return {"state": state, "param_groups": groups}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take state and options from what `state_dict` gave; tensors are copied."""
+        """Take state and options from what `state_dict` gave; tensors are copied.
+
+        The state of another optimiser, and one of other groups or shapes, raises StateError, and
+        nothing is taken.
+        """
         try:
             groups = [dict(group) for group in state_dict["param_groups"]]
             sizes = [len(group["params"]) for group in groups]
@@ -152,12 +158,25 @@ class Optimizer:
                 f"{type(self).__name__}.load_state_dict: expected groups of {own} parameters, "
                 f"got {sizes}; make the same groups in the same order"
             )
+        self._check_options(groups)
         owners = dict(zip(numbers, self._parameters(), strict=True))
         kept = {number: self._taken(owners, number, state[number]) for number in state}
         self.state.clear()
         self.state.update({owners[number]: values for number, values in kept.items()})
         for group, saved in zip(self.param_groups, groups, strict=True):
             group.update(deepcopy(saved) | {"params": group["params"]})
+
+    def _check_options(self, groups: list[Group]) -> None:
+        """Refuse the state of another optimiser: its groups have no options of this one."""
+        wanted = [name for name in self.defaults if name not in _LATER]
+        for group in groups:
+            given = [str(name) for name in group if name != "params"]
+            if not {*given} >= {*wanted}:
+                raise StateError(
+                    f"{type(self).__name__}.load_state_dict: expected groups with the options "
+                    f"{', '.join(wanted)}, got {', '.join(given)}; "
+                    "make the optimiser whose state was saved"
+                )
 
     def _taken(
         self, owners: dict[Any, Tensor], number: Any, saved: Mapping[str, Any]

@@ -297,6 +297,8 @@ class Node(_core.NodeState):
 
     def _result(self, array: Any, index: int) -> Tensor:
         tensor: Tensor = _core.wrap(array, self.device)
+        if array.dtype.kind != "f":  # places, as of a sort
+            return tensor
         tensor._requires_grad = True
         tensor._node = self
         tensor._index = index

@@ -335,7 +335,9 @@ class TensorBase(_core.TensorState):
         return int(self.item())
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self._array.size == 1 else str(self)
+        if not self._array.ndim or (spec and self._array.size == 1):
+            return format(self.item(), spec)
+        return str(self)
 
     def __hash__(self) -> int:
         return id(self)

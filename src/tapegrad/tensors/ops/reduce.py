@@ -117,12 +117,18 @@ _PROD = define(
 
 
 def _ties(node: Node, g: Tensor) -> Tensor:
-    """Share the gradient among all elements that attain the extreme."""
+    """Share the gradient among all elements that attain the extreme; NaN wins over all others."""
     x, dims = node.inputs[0], node.attrs["dims"]
     y = in_shape(node.output, _spread(node, g).shape).detach()
-    chosen = _e.eq(x.detach(), y).to(x.dtype)
+    chosen: Tensor = _attains(x.detach(), y)
     count: Tensor = _SUM(chosen, dims=dims, keepdim=True)
     return _spread(node, g) * chosen / count
+
+
+@elementwise
+def _attains(x: Any, extreme: Any) -> Any:
+    f = _core.functions
+    return f.where(f.eq(x, extreme), 1.0, f.ne(x, x))
 
 
 _AMAX, _AMIN = [
@@ -222,12 +228,15 @@ class Extreme(NamedTuple):
 
 
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
-    """Return the sum over dimensions, of all elements if none is named."""
+    """Return the sum over dimensions, of all elements if none is named.
+
+    Whole numbers and bools have int64 sums; `dtype` names another type, in which they wrap around.
+    """
     input = input if dtype is None else input.to(dtype)
     found: Tensor = _SUM(
         input, dims=_dims.several("sum", dim, input.ndim, keepdim), keepdim=keepdim
     )
-    return found
+    return found if dtype is None else found.to(dtype)
 
 
 @composite(*_SAMPLES, benchmark="mean")
@@ -253,7 +262,7 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, dtype: Any = Non
     found: Tensor = _PROD(
         input, dims=_dims.several("prod", dim, input.ndim, keepdim), keepdim=keepdim
     )
-    return found
+    return found if dtype is None else found.to(dtype)
 
 
 def _var_vjp(node: Node, g: Tensor) -> Tensor:
@@ -328,13 +337,13 @@ def std(
 @elementwise
 def _root(x: Any) -> Any:
     f = _core.functions
-    return f.where(f.gt(x, 0.0), f.sqrt(x), 0.0 * x)
+    return f.where(f.eq(x, 0.0), 0.0 * x, f.sqrt(x))
 
 
 @elementwise
 def _power(x: Any, exponent: Any) -> Any:
     f = _core.functions
-    return f.where(f.gt(x, 0.0), f.pow(x, exponent), 0.0 * x)
+    return f.where(f.eq(x, 0.0), 0.0 * x, f.pow(x, exponent))
 
 
 def amax(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
@@ -469,7 +478,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Return running sums along a dimension."""
     input = input if dtype is None else input.to(dtype)
     found: Tensor = _CUMSUM(input, dim=_dims.one("cumsum", dim, input.ndim))
-    return found
+    return found if dtype is None else found.to(dtype)
 
 
 def any(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
