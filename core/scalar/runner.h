@@ -85,6 +85,10 @@ class Runner {
     void sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
                        std::vector<T>& totals, Collect collect) const;
 
+    /// Instructions of so many rows, with what each takes to come and go.
+    double work(std::size_t rows) const {
+        return static_cast<double>(rows) * (program_->stats().work + 10);
+    }
     /// Lanes of a block of starts: as many as suit the program, unless half of them or a thread had
     /// no start.
     int lanes_for(std::size_t starts, int threads) const;
@@ -140,8 +144,6 @@ class Runner {
     std::size_t code_bytes(int lanes) const;
     std::unique_ptr<Workspace<T>> take(int width) const;
     void give(std::unique_ptr<Workspace<T>> workspace) const;
-    /// Threads that are worth waking for so many rows.
-    int threads_for(std::size_t rows, int wanted) const;
     template <class Collect>
     void sum_pieces(const InputRows<T>* inputs, std::size_t count, int threads,
                     std::vector<T>& totals, Collect collect) const;
@@ -186,15 +188,21 @@ void over_ranges(const Runner<T>& runner, int width, std::size_t count, int thre
         std::max<std::size_t>(1, count / (static_cast<std::size_t>(threads) * ranges_per_thread));
     std::atomic<std::size_t> next{0};
     std::exception_ptr failure;
+    Attendance attendance;
 #pragma omp parallel num_threads(threads)
-    try {
-        typename Runner<T>::Lease workspace(runner, width);
-        for (std::size_t low; (low = next.fetch_add(range)) < count;)
-            body(*workspace, low, std::min(count, low + range));
-    } catch (...) {
+    {
+        const std::int64_t before = attendance.comes();
+        try {
+            typename Runner<T>::Lease workspace(runner, width);
+            for (std::size_t low; (low = next.fetch_add(range)) < count;)
+                body(*workspace, low, std::min(count, low + range));
+        } catch (...) {
 #pragma omp critical
-        failure = std::current_exception();
+            failure = std::current_exception();
+        }
+        attendance.leaves(before);
     }
+    attendance.ends();
     if (failure) std::rethrow_exception(failure);
 }
 
@@ -241,7 +249,7 @@ void Runner<T>::sum_pieces(const InputRows<T>* inputs, std::size_t count, int th
             partial[p * totals.size() + s] =
                 pairwise_sum(sums.data() + s * sum_lanes, sum_lanes, 1);
     };
-    over_ranges(*this, width_, pieces, threads_for(count, threads),
+    over_ranges(*this, width_, pieces, threads_now(work(count), threads),
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     std::vector<T> sums(totals.size() * sum_lanes);
                     for (std::size_t p = low; p < high; ++p) run_piece(workspace, sums, p);
