@@ -11,14 +11,17 @@ namespace {
 constexpr double thread_work = 500e3;
 /// How long an instruction takes in one lane.
 constexpr double work_nanoseconds = 0.2;
-/// A wait for threads that came late is this part of the time until they are called again...
+/// Threads that came late are not called for so many times as long as they were waited for...
 constexpr std::int64_t pause_per_wait = 16;
-/// ...unless it is as short as waking up takes anyway.
+/// ...unless the work takes so many times as long, and gains by late ones, too...
+constexpr double work_per_wait = 4;
+/// ...or the wait, per thread, is what making or waking one takes anyway.
 constexpr std::int64_t least_wait = 50'000;
 constexpr int most_halvings = 8;
 
-/// Until when, on the steady clock, and how often the number of threads is halved.
-std::atomic<std::int64_t> pause_end{0};
+/// The last wait, until when it counts on the steady clock, and how often the number of threads is
+/// halved.
+std::atomic<std::int64_t> last_wait{0}, pause_end{0};
 std::atomic<int> halvings{0};
 
 std::int64_t nanoseconds(std::chrono::steady_clock::duration duration) {
@@ -57,15 +60,17 @@ int threads_worth(double work, int wanted) {
 int threads_now(double work, int wanted) {
     const int count = threads_worth(work, wanted), halved = halvings.load();
     if (count == 1 || !halved) return count;
-    const auto left = static_cast<double>(pause_end.load() - now());
-    if (left <= 0) halvings.store(0);
-    // What takes longer than the pause gains by late threads, too.
-    return work * work_nanoseconds > left ? count : std::max(1, count >> halved);
+    if (work * work_nanoseconds > work_per_wait * static_cast<double>(last_wait.load()))
+        return count;
+    if (now() < pause_end.load()) return std::max(1, count >> halved);
+    halvings.store(0);
+    return count;
 }
 
 std::int64_t Attendance::comes() {
-    if (omp_get_thread_num() == 0) caller_came_ = Clock::now();
-    return thread_nanoseconds();
+    if (omp_get_thread_num()) return thread_nanoseconds();
+    caller_came_ = Clock::now();
+    return 0;
 }
 
 void Attendance::leaves(std::int64_t before) {
@@ -83,7 +88,8 @@ void Attendance::leaves(std::int64_t before) {
 void Attendance::ends() const {
     const std::int64_t waited = nanoseconds(caller_came_ - start_) +
                                 std::min(nanoseconds(Clock::now() - caller_left_), idle_.load());
-    if (waited < least_wait) return;
+    if (waited < least_wait * threads_) return;
+    last_wait.store(waited);
     pause_end.store(now() + pause_per_wait * waited);
     halvings.store(std::min(most_halvings, halvings.load() + 1));
 }

@@ -27,9 +27,10 @@ int threads_now(double work, int wanted);
 /// as much processor time.
 class Attendance {
    public:
+    explicit Attendance(int threads) : threads_(threads) {}
     /// This thread comes; returns its processor time so far, in nanoseconds.
     std::int64_t comes();
-    /// It has nothing more to do.
+    /// It has nothing more to do; `before` is what comes() gave.
     void leaves(std::int64_t before);
     /// All have left; threads_now() keeps in mind what was waited for.
     void ends() const;
@@ -37,6 +38,7 @@ class Attendance {
    private:
     using Clock = std::chrono::steady_clock;
 
+    int threads_;
     Clock::time_point start_ = Clock::now(), caller_came_ = start_, caller_left_ = start_;
     std::atomic<std::int64_t> idle_{0};  ///< the most nanoseconds that another thread did not run
 };

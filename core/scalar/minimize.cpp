@@ -292,7 +292,7 @@ void Descent<T>::each_active(std::size_t steps, Body body) {
     const double work = descent_work(runner_, options_, objective_.variables().size(),
                                      active.size() * lanes_ * steps);
     over_ranges(runner_, static_cast<int>(lanes_), active.size(),
-                objective_.has_data() ? 1 : threads_now(work, options_.threads),
+                Work{work, objective_.has_data() ? 1 : options_.threads},
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     for (std::size_t a = low; a < high; ++a) body(active[a], workspace);
                 });
