@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -156,7 +157,7 @@ def test_threads_cost_little_where_others_have_the_cores(
     busy = [sys.executable, "-c", "while True: pass"]
     others = [subprocess.Popen(busy) for _ in os.sched_getaffinity(0)]
     try:
-        one, two = (processor_time(lambda n=n: run(n), calls=200) for n in (1, 2))
+        one, two = (processor_time(partial(run, threads), calls=200) for threads in (1, 2))
     finally:
         for other in others:
             other.kill()
