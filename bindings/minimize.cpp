@@ -86,13 +86,16 @@ class Minimization {
         count_ = many ? static_cast<std::size_t>(PyArray_DIM(array_of(start), 0)) : 1;
         many_ = many;
         if (!count_) raise("ShapeError", "minimize x0: expected at least one start, got none");
+        const std::vector<std::uint32_t> variables = variables_of(c);
+        DescentOptions options = a.options;
         // With data the rows find out by themselves how they are run fastest.
-        const int lanes = count_ == 1 ? 1 : runner.lanes_for(count_, a.options.threads);
+        if (!data_)
+            options.threads = threads_for(runner, options, variables.size(), count_, a.steps);
+        const int lanes = count_ == 1 ? 1 : runner.lanes_for(count_, options.threads);
         const Runner<T>& suited = data_ ? runner : runner.in_lanes(lanes, a.steps * count_);
         descent_.emplace(
-            suited,
-            Objective<T>(suited, variables_of(c), data_ ? &*data_ : nullptr, a.options.threads),
-            a.options, static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
+            suited, Objective<T>(suited, variables, data_ ? &*data_ : nullptr, options.threads),
+            options, static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
         if (a.history_every) {
             const auto kept = static_cast<npy_intp>(a.steps / a.history_every + 1);
             const auto m = static_cast<npy_intp>(count_);
@@ -179,9 +182,9 @@ class Minimization {
                               std::max<std::size_t>(arguments_.history_every, 1));
         }
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        return seconds < 0.01   ? piece * 2
-               : seconds > 0.04 ? std::max<std::size_t>(piece / 2, 1)
-                                : piece;
+        const double factor = std::clamp(0.02 / std::max(seconds, 1e-9), 0.5, 8.0);
+        return std::max<std::size_t>(static_cast<std::size_t>(static_cast<double>(piece) * factor),
+                                     1);
     }
 
     bool interrupted() {

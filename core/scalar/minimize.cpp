@@ -17,7 +17,28 @@ bool is_nan(T x) {
     return x != x;
 }
 
+/// Instructions that a step of one start takes outside the program, by measured times: some 0.4 us
+/// for lbfgs with 10 variables, 1 us for lm.
+double step_work(const DescentOptions& options, std::size_t variables) {
+    const auto n = static_cast<double>(variables);
+    if (options.method == Method::lbfgs)
+        return (static_cast<double>(options.memory) + 6) * (120 + 2.5 * n);
+    return options.method == Method::lm ? 800 + n * n * (40 + n) : n;
+}
+
+template <class T>
+double descent_work(const Runner<T>& runner, const DescentOptions& options, std::size_t variables,
+                    std::size_t looks) {
+    return runner.work(looks) + static_cast<double>(looks) * step_work(options, variables);
+}
+
 }  // namespace
+
+template <class T>
+int threads_for(const Runner<T>& runner, const DescentOptions& options, std::size_t variables,
+                std::size_t starts, std::size_t steps) {
+    return threads_worth(descent_work(runner, options, variables, starts * steps), options.threads);
+}
 
 template <class T>
 Descent<T>::Descent(const Runner<T>& runner, Objective<T> objective, DescentOptions options,
@@ -260,15 +281,18 @@ void Descent<T>::copy_lane(const Numbers<T>& from, Numbers<T>& to, std::size_t l
     for (std::size_t at = lane; at < from.size(); at += lanes_) to[at] = from[at];
 }
 
-/// Blocks that have not ended, in threads; with data, threads share the rows instead.
+/// Blocks that have not ended, so many steps each, in threads; with data, threads share the rows
+/// instead.
 template <class T>
 template <class Body>
-void Descent<T>::each_active(Body body) {
+void Descent<T>::each_active(std::size_t steps, Body body) {
     std::vector<std::size_t> active;
     for (std::size_t b = 0; b < blocks_.size(); ++b)
         if (!ended(blocks_[b])) active.push_back(b);
+    const double work = descent_work(runner_, options_, objective_.variables().size(),
+                                     active.size() * lanes_ * steps);
     over_ranges(runner_, static_cast<int>(lanes_), active.size(),
-                objective_.has_data() ? 1 : options_.threads,
+                Work{work, objective_.has_data() ? 1 : options_.threads},
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     for (std::size_t a = low; a < high; ++a) body(active[a], workspace);
                 });
@@ -282,7 +306,7 @@ void Descent<T>::advance(std::size_t steps, T* history, std::size_t every) {
         if (history && t % every == 0)
             std::copy_n(blocks_[b].last_value.data(), lanes, history + t / every * count_ + first);
     };
-    each_active([&](std::size_t b, const Workspace<T>& workspace) {
+    each_active(steps, [&](std::size_t b, const Workspace<T>& workspace) {
         for (std::size_t t = begin; t < end && !ended(blocks_[b]); ++t) {
             look(blocks_[b], workspace, t);
             record(b, t);
@@ -303,7 +327,7 @@ void Descent<T>::settle() {
 
 template <class T>
 void Descent<T>::finish() {
-    each_active([&](std::size_t b, const Workspace<T>& workspace) {
+    each_active(1, [&](std::size_t b, const Workspace<T>& workspace) {
         Block& block = blocks_[b];
         take_values(block, workspace, taken_);
         keep_best(block);
@@ -349,6 +373,10 @@ void Descent<T>::copy_search(Block& block, std::size_t lane) const {
         block.last_x[variables[k] * lanes_ + lane] = static_cast<T>(block.searches[lane]->x()[k]);
 }
 
+template int threads_for(const Runner<double>&, const DescentOptions&, std::size_t, std::size_t,
+                         std::size_t);
+template int threads_for(const Runner<float>&, const DescentOptions&, std::size_t, std::size_t,
+                         std::size_t);
 template class Descent<double>;
 template class Descent<float>;
 

@@ -27,6 +27,11 @@ struct DescentOptions {
     int threads = 1;
 };
 
+/// Threads that are worth it for so many starts, if they take all steps.
+template <class T>
+int threads_for(const Runner<T>& runner, const DescentOptions& options, std::size_t variables,
+                std::size_t starts, std::size_t steps);
+
 /// Many starts of one minimisation. lm takes the program's values for residuals, the others
 /// minimise its only value.
 template <class T>
@@ -89,7 +94,7 @@ class Descent {
     bool ended(const Block& block) const;
     void copy_lane(const Numbers<T>& from, Numbers<T>& to, std::size_t lane) const;
     template <class Body>
-    void each_active(Body body);
+    void each_active(std::size_t steps, Body body);
     void unpack(Numbers<T> Block::* x, Numbers<T> Block::* value, T* xs, T* values) const;
 
     const Runner<T>& runner_;

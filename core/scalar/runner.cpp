@@ -20,9 +20,6 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::size_t round_bytes = 16 * 1024;
-/// Instructions times rows, some 100 us, below which another thread takes longer to wake than to
-/// work.
-constexpr double thread_work = 500e3;
 /// The most machine code: beyond 20 MB it comes from memory, and gains little in batches.
 constexpr std::size_t most_code = 64 * 1024 * 1024;
 /// Evaluations after which machine code is made: it takes about as long as it saves by then.
@@ -224,13 +221,6 @@ void Runner<T>::one(const T* x, T* values, T* derivatives) const {
     for (std::uint32_t i = 0; i < split; ++i) values[i] = slots[code.outputs[i]];
     for (std::uint32_t i = split; i < code.output_count; ++i)
         derivatives[i - split] = slots[code.outputs[i]];
-}
-
-template <class T>
-int Runner<T>::threads_for(std::size_t rows, int wanted) const {
-    const double work = static_cast<double>(rows) * (program_->stats().work + 10);
-    if (work < thread_work) return 1;
-    return static_cast<int>(std::min<double>(thread_count(wanted), 1 + work / thread_work));
 }
 
 template <class T>

@@ -85,6 +85,10 @@ class Runner {
     void sum_over_rows(const InputRows<T>* inputs, std::size_t count, int threads,
                        std::vector<T>& totals, Collect collect) const;
 
+    /// Instructions of so many rows, with what each takes to come and go.
+    double work(std::size_t rows) const {
+        return static_cast<double>(rows) * (program_->stats().work + 10);
+    }
     /// Lanes of a block of starts: as many as suit the program, unless half of them or a thread had
     /// no start.
     int lanes_for(std::size_t starts, int threads) const;
@@ -140,8 +144,6 @@ class Runner {
     std::size_t code_bytes(int lanes) const;
     std::unique_ptr<Workspace<T>> take(int width) const;
     void give(std::unique_ptr<Workspace<T>> workspace) const;
-    /// Threads that are worth waking for so many rows.
-    int threads_for(std::size_t rows, int wanted) const;
     template <class Collect>
     void sum_pieces(const InputRows<T>* inputs, std::size_t count, int threads,
                     std::vector<T>& totals, Collect collect) const;
@@ -175,7 +177,8 @@ constexpr std::size_t ranges_per_thread = 8;
 /// workspace each and take range after range: one that others keep from running delays the rest by
 /// no more than its last range. What a body throws is thrown here.
 template <class T, class Body>
-void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body) {
+void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body,
+                 Attendance* attendance = nullptr) {
     threads = static_cast<int>(
         std::min(static_cast<std::size_t>(thread_count(threads)), std::max<std::size_t>(count, 1)));
     if (threads <= 1) {
@@ -187,15 +190,34 @@ void over_ranges(const Runner<T>& runner, int width, std::size_t count, int thre
     std::atomic<std::size_t> next{0};
     std::exception_ptr failure;
 #pragma omp parallel num_threads(threads)
-    try {
-        typename Runner<T>::Lease workspace(runner, width);
-        for (std::size_t low; (low = next.fetch_add(range)) < count;)
-            body(*workspace, low, std::min(count, low + range));
-    } catch (...) {
+    {
+        const std::int64_t before = attendance ? attendance->comes() : 0;
+        try {
+            typename Runner<T>::Lease workspace(runner, width);
+            for (std::size_t low; (low = next.fetch_add(range)) < count;)
+                body(*workspace, low, std::min(count, low + range));
+        } catch (...) {
 #pragma omp critical
-        failure = std::current_exception();
+            failure = std::current_exception();
+        }
+        if (attendance) attendance->leaves(before);
     }
+    if (attendance) attendance->ends();
     if (failure) std::rethrow_exception(failure);
+}
+
+/// So many lanes' instructions, for at most so many threads (0: all cores).
+struct Work {
+    double instructions;
+    int threads;
+};
+
+/// The same in as many threads as the work is worth now.
+template <class T, class Body>
+void over_ranges(const Runner<T>& runner, int width, std::size_t count, Work work, Body body) {
+    const int threads = threads_now(work.instructions, work.threads);
+    Attendance attendance(threads);
+    over_ranges(runner, width, count, threads, body, &attendance);
 }
 
 template <class T>
@@ -241,7 +263,7 @@ void Runner<T>::sum_pieces(const InputRows<T>* inputs, std::size_t count, int th
             partial[p * totals.size() + s] =
                 pairwise_sum(sums.data() + s * sum_lanes, sum_lanes, 1);
     };
-    over_ranges(*this, width_, pieces, threads_for(count, threads),
+    over_ranges(*this, width_, pieces, Work{work(count), threads},
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     std::vector<T> sums(totals.size() * sum_lanes);
                     for (std::size_t p = low; p < high; ++p) run_piece(workspace, sums, p);

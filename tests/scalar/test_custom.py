@@ -134,7 +134,7 @@ def test_errors_propagate_from_any_thread() -> None:
     with pytest.raises(ZeroDivisionError):
         program([1.0])
     with pytest.raises(ZeroDivisionError):
-        program.minimize([0.5], "sgd", steps=100, lr=-0.1)
+        tg.compile(-op(x[0]), wrt=x).minimize([0.5], "sgd", steps=100, lr=0.1)
 
 
 def test_programs_with_functions_run_in_many_threads() -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,6 +135,34 @@ def test_bits_do_not_depend_on_threads(method: Any, threads: int | None) -> None
     got = program.minimize(x0, method, steps=20, lr=LR[method], history=3, threads=threads)
     for field in ("x", "value", "last_x", "last_value", "history"):
         np.testing.assert_array_equal(getattr(got, field), getattr(want, field))
+
+
+def processor_time(call: Callable[[], object], calls: int) -> float:
+    before = time.process_time()
+    for _ in range(calls):
+        call()
+    return time.process_time() - before
+
+
+@pytest.mark.parametrize(("method", "count", "steps"), [("lbfgs", 64, 20), ("sgd", 1024, 200)])
+def test_threads_cost_little_where_others_have_the_cores(
+    method: Any, count: int, steps: int
+) -> None:
+    program: Any = valley()
+    options = {"gtol": 0, "ftol": 0} if method == "lbfgs" else {"lr": 1e-4}
+
+    def run(threads: int) -> None:
+        program.minimize(starts(count), method, steps=steps, threads=threads, **options)
+
+    busy = [sys.executable, "-c", "while True: pass"]
+    others = [subprocess.Popen(busy) for _ in os.sched_getaffinity(0)]
+    try:
+        one, two = (processor_time(partial(run, threads), calls=200) for threads in (1, 2))
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+    assert two < 3 * one
 
 
 @each_method
@@ -450,6 +483,12 @@ def test_other_signals_raise_what_their_handler_raises() -> None:
 def test_wrong_arguments_raise(call: Callable[[Any], Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         call(valley())
+
+
+@pytest.mark.parametrize("callback", [3, 0, "print", [print]])
+def test_a_callback_is_a_function_before_the_first_step(callback: Any) -> None:
+    with pytest.raises(tg.DTypeError, match=f"callback.*{type(callback).__name__}"):
+        valley().minimize(START, steps=0, callback=callback)
 
 
 def test_programs_without_one_output_and_its_gradient_cannot_be_minimized() -> None:

@@ -83,7 +83,7 @@ def options(
     knows = TOLERANCES[dtype] if method in ("lbfgs", "lm") else (-1.0, -1.0)
     low, high = _bounds(bounds, inputs)
     return {
-        "lr": real("minimize: expected a finite lr", given["lr"], math.isfinite),
+        "lr": real("minimize: expected a finite lr > 0", given["lr"], _is_rate),
         "beta1": beta1,
         "beta2": beta2,
         "eps": real("minimize: expected a finite eps >= 0", given["eps"], _is_guard),
@@ -126,6 +126,10 @@ def _decay_rates(betas: Any) -> tuple[float, float]:
 
 def _is_part(number: float) -> bool:
     return 0 <= number < 1
+
+
+def _is_rate(number: float) -> bool:
+    return 0 < number < math.inf
 
 
 def _is_guard(number: float) -> bool:

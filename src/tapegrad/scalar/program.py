@@ -76,7 +76,8 @@ class Program(_core.Program):
             history: Keep the value every so many steps; 0 keeps none.
             callback: Called as callback(step, x, value) every `every` steps; true ends the run.
             every: Steps between calls of the callback.
-            threads: Threads for several starts or many rows; None takes all cores.
+            threads: Threads for several starts or many rows, at most; None takes all cores. Fewer
+                where the work is little, or others have the cores.
 
         Ctrl-C ends the run early and returns the best point so far.
 
@@ -110,13 +111,17 @@ class Program(_core.Program):
             target=target,
             patience=patience,
         )
+        if callback is not None and not callable(callback):
+            raise DTypeError(
+                f"minimize: expected callback to be a function, got {type(callback).__name__}"
+            )
         every = whole("minimize: expected every", every, 1)
         given |= {
             "rows": rows,
             "mean": reduce == "mean",
             "history": whole("minimize: expected history", history, 0),
             "callback": callback,
-            "every": every if callback else 0,
+            "every": 0 if callback is None else every,
             "threads": threads,
         }
         steps = whole("minimize: expected steps", steps, 0)
