@@ -191,7 +191,7 @@ def hooks_at_borders(lib: Any) -> Any:
     """Return what backward hooks see where a border is not one of tensors with gradients."""
     seen: list[Any] = []
 
-    class Formed(lib.nn.Module):  # type: ignore[misc, name-defined]
+    class Formed(lib.nn.Module):  # type: ignore[misc]
         def forward(self, form: str, x: Any, y: Any) -> Any:
             twice = x * 2
             return {"plain": twice, "dict": {"a": twice}, "deep": (y, [twice])}[form]

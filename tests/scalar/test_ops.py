@@ -366,6 +366,11 @@ def gradient_at(output: Callable[[Any], tg.Var], point: list[float]) -> list[flo
     return found
 
 
+def test_relu_hides_no_nan(isa: str) -> None:
+    assert gradient_at(lambda x: tg.relu(x[0]) * 3, [math.nan]) == [3.0]
+    assert gradient_at(lambda x: tg.relu(x[0]) * 3, [0.0]) == [0.0]
+
+
 @pytest.mark.parametrize("zero", [0.0, -0.0])
 @pytest.mark.parametrize("name", ["abs", "relu", "sign", "floor", "ceil"])
 def test_slope_at_the_kink_is_zero(name: str, zero: float, isa: str) -> None:
