@@ -86,6 +86,7 @@ def test_a_wrong_gradient_is_seen() -> None:
 
     result = bench.measure({"right": right, "wrong": wrong}, X[0], backward=True, rounds=2)
     assert result.verdict("wrong", "step") == "wrong"
+    assert result.verdict("wrong") == "wrong"
 
 
 def test_one_function_alone_is_unconfirmed() -> None:
@@ -226,6 +227,7 @@ def test_inputs_of_zeros_are_varied_too() -> None:
         ({"block": "1"}, "block must be a number of seconds above 0, at most 60, not '1'"),
         ({"inputs": {"a/b": X}}, "names like variables"),
         ({"contenders": {"torch": fast}}, "cannot import"),
+        ({"contenders": {"torch_mine": fast}}, "cannot import"),
     ],
 )
 def test_more_wrong_use(arguments: dict[str, object], message: str) -> None:
@@ -262,7 +264,7 @@ def test_names_of_contenders_are_no_paths(name: str) -> None:
     assert result.verdict(name) == result.verdict("theirs") == "checked"
 
 
-@pytest.mark.parametrize("name", ["a\0b", "a\ud800"])
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800", "", " ", "a\nb", "a\tb"])
 def test_names_of_contenders_can_be_printed(name: str) -> None:
     with pytest.raises(bench.BenchError, match="can be printed"):
         bench.measure({name: fast}, X)
@@ -294,7 +296,7 @@ def test_functions_see_the_types_and_shapes_that_were_given(dtype: str) -> None:
 
     def look(x: Floats, other: NDArray[Any]) -> Floats:
         seen.add((other.dtype, other.shape))
-        return x * (other != 0)
+        return np.where(other != 0, x, 0.0)
 
     other = (np.arange(256).reshape(16, 16) % 3).astype(dtype)
     result = bench.measure({"mine": look, "theirs": look}, [X, other], rounds=1, block=0.001)
@@ -364,3 +366,30 @@ def test_functions_that_need_an_order_or_a_structure_are_measured(
     both = {"a": function, "b": lambda *given: function(*(each.copy() for each in given))}
     result = bench.measure(both, inputs, rounds=1)
     assert result.verdict("a") == result.verdict("b") == "checked", str(result)
+
+
+def test_a_name_that_only_begins_like_a_framework_s_says_nothing() -> None:
+    assert bench.measure({"torchlike": fast}, X, rounds=1).verdict("torchlike") == "unconfirmed"
+
+
+BESIDE_TORCH = """
+import numpy as np
+import torch
+from tapegrad import bench
+
+x = np.random.default_rng(0).standard_normal((16, 16))
+vector = {"torch_mine": torch.tanh, "mine": lambda x: (np.tanh(x), 1 - np.tanh(x) ** 2)}
+scalar = {"torch_mine": lambda x: (x * x).sum(), "mine": lambda x: (np.sum(x * x), 2 * x)}
+for contenders in (vector, scalar):
+    result = bench.measure(contenders, x, backward=True, rounds=1, block=0.001)
+    print(result.verdict("torch_mine"), result.verdict("mine"))
+    print(next(cell.reason for cell in result.results.cells if cell.phase == "step"
+               and cell.framework == "mine"))
+"""
+
+
+def test_beside_a_framework_gradients_of_numpy_functions_are_those_of_scalars() -> None:
+    first, reason, second, *_ = in_torch(BESIDE_TORCH).splitlines()
+    assert first == "unconfirmed failed"
+    assert "returns a scalar with its gradients, not a result of shape (16, 16)" in reason
+    assert second == "checked checked"

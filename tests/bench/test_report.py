@@ -34,6 +34,8 @@ from tapegrad.bench.report.command import DEFAULTS, command_for
 from tapegrad.bench.report.figures import EVALUATIONS, Figure
 from tapegrad.bench.report.figures.found import Found
 from tapegrad.bench.report.page import page_of
+from tapegrad.bench.report.table import Column, Entry, Line, Page, Table
+from tapegrad.bench.report.term import print_page
 from tapegrad.bench.report.text import spread
 from tapegrad.bench.results import (
     TIMED,
@@ -610,3 +612,14 @@ def test_runs_of_other_versions_are_not_one(plain: Results) -> None:
     newer = msgspec.structs.replace(plain, frameworks=[Framework("torch", "2.0", "e")])
     with pytest.raises(BenchError, match=r"version of torch 1\.0 and 2\.0"):
         joined([part(plain, "a"), part(newer, "b")])
+
+
+def test_columns_that_can_be_spared_make_room_for_the_others() -> None:
+    columns = Column("run", whole=True), Column("who"), Column("m", spare=True)
+    table = Table("Runs", columns, (Line((Entry("r" * 20), Entry("a, b"), Entry("x" * 40))),))
+    file = io.StringIO()
+    console = Console(file=file, width=40, color_system=None)
+    print_page(Page("", (), (table,)), console)
+    assert "r" * 20 in file.getvalue() and "a, b" in file.getvalue() and "x" not in file.getvalue()
+    print_page(Page("", (), (table,)), Console(file=file, width=100, color_system=None))
+    assert "x" * 40 in file.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from tapegrad.bench import machine, scratch, statistics
 from tapegrad.bench.errors import BenchError, UnknownNameError
 from tapegrad.bench.frameworks import shipped
 from tapegrad.bench.given import Settings
-from tapegrad.bench.measurement import Measurement
+from tapegrad.bench.measurement import ABSENT, Measurement
 from tapegrad.bench.printable import printable
 from tapegrad.bench.process import LocalWorker, Worker
 from tapegrad.bench.results import Block, Cell, CellKey, Framework, Memory, Results, Run
@@ -38,6 +39,8 @@ Inputs = Mapping[str, Any] | Sequence[Any] | Any
 #: Module of an input's type -> the adapter whose functions take such inputs.
 FRAMEWORK_OF_MODULE = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "tensorflow": "tensorflow"}
 
+#: The name of a contender that begins with the word for such an adapter.
+NAMED_AFTER = re.compile(rf"({'|'.join(sorted(set(FRAMEWORK_OF_MODULE.values())))})(?![^\W\d_])")
 #: Kinds of NumPy types that hold numbers or flags.
 NUMBERS = "biufc"
 
@@ -66,8 +69,12 @@ class Result:
         return statistics.estimate(self._blocks(name, phase or self._common_phase(name))).time
 
     def verdict(self, name: str, phase: str | None = None) -> str:
-        """Say whether the contender did the same work as the others."""
-        return self._cell(name, phase or self._common_phase(name)).verdict
+        """Say whether the contender did the same work as the others: in all phases, or in one."""
+        if phase is not None:
+            return self._cell(name, phase).verdict
+        cells = [self._cell(name, each) for each in self.results.phases()]
+        offered = [cell for cell in cells if cell.verdict not in ABSENT]
+        return next((each for each in offered if not each.timed), (offered or cells)[0]).verdict
 
     def save(self, path: str | Path) -> None:
         """Write everything, raw samples included, as JSON."""
@@ -110,19 +117,26 @@ def measure(
     """Check functions against each other, then time them in interleaved blocks.
 
     `inputs` is one array, a sequence of them, or a mapping by name; each contender is called with
-    all of them in order. A contender named after a framework (`torch`, `jax: mine`), given as a
-    `Function`, or called with that framework's tensors gets them as its tensors; others get NumPy
-    arrays. With `backward` the gradients with respect to all floating-point inputs are taken, at a
-    random cotangent: by the framework, or, for functions of NumPy arrays, by the function itself,
-    which then returns its value and its gradients (for one input an array, for several a tuple).
+    all of them in order. A contender whose name begins with a framework's (`torch_mine`,
+    `jax: mine`), given as a `Function`, or called with that framework's tensors gets them as its
+    tensors; others get NumPy arrays. With `backward` the gradients with respect to all
+    floating-point inputs are taken, at a random cotangent: by the framework, or, for functions of
+    NumPy arrays, by the function itself, which then returns its value, a scalar beside functions
+    of frameworks, and its gradients (for one input an array, for several a tuple).
     """
     _check(contenders, rounds, block)
     named = _named(inputs)
     arrays = {name: _as_numpy(value) for name, value in named.items()}
     case = _case(contenders, arrays, backward)
+    written_in = {name: _framework(name, each, named) for name, each in contenders.items()}
+    alone = set(written_in.values()) == {"numpy"}
     teams = {
-        name: _LocalTeam(_adapter(name, contender, named, backward))
-        for name, contender in contenders.items()
+        name: _LocalTeam(
+            _NumpyFunction(_call(contenders[name]), backward, alone)
+            if framework == "numpy"
+            else _adapter(name, _call(contenders[name]), framework)
+        )
+        for name, framework in written_in.items()
     }
     settings = Settings(processes=1, rounds=rounds, seconds=block)
     collected = _Collected(case)
@@ -145,8 +159,10 @@ def _check(contenders: Mapping[str, Any], rounds: Any, block: Any) -> None:
     for name, contender in contenders.items():
         if not isinstance(name, str) or not callable(getattr(contender, "call", contender)):
             raise BenchError(f"a contender is a name and a function, not {name!r}: {contender!r}.")
-        if name != printable(name):
-            raise BenchError(f"a contender's name is text that can be printed, not {name!r}.")
+        if name != printable(name) or not name.strip() or set(name) & {"\n", "\t"}:
+            raise BenchError(
+                f"a contender's name is text that can be printed in a line, not {name!r}."
+            )
     if isinstance(rounds, bool) or not isinstance(rounds, (int, np.integer)) or rounds < 1:
         raise BenchError(f"rounds must be a whole number of 1 or more, not {rounds!r}.")
     numbers = int, float, np.integer, np.floating
@@ -191,8 +207,7 @@ def _case(contenders: Mapping[str, Any], arrays: Mapping[str, AnyArray], backwar
         )
         for name, array in arrays.items()
     )
-    first = next(iter(contenders.values()))
-    call = first.call if isinstance(first, Function) else first
+    call = _call(next(iter(contenders.values())))
     name = getattr(call, "__name__", "function").strip("<>")
     phases = ("forward", "backward", "step") if backward else ("forward",)
     return Case("operator", name, described, dtype=str(dtype), phases=phases, reduction=0)
@@ -206,16 +221,19 @@ def _kind(name: str, array: AnyArray, dtype: np.dtype[Any]) -> str:
     return known.get(array.dtype) or str(array.dtype)
 
 
-def _adapter(
-    name: str, contender: Callable[..., Any] | Function, named: Mapping[str, Any], backward: bool
-) -> Adapter:
-    """Find the framework a contender is written in and wrap its function."""
-    if isinstance(contender, Function):
-        framework, call = contender.framework, contender.call
-    else:
-        framework, call = _guess(name, named), contender
-    if framework == "numpy":
-        return _NumpyFunction(call, backward)
+def _call(contender: Callable[..., Any] | Function) -> Callable[..., Any]:
+    return contender.call if isinstance(contender, Function) else contender
+
+
+def _framework(
+    name: str, contender: Callable[..., Any] | Function, named: Mapping[str, Any]
+) -> str:
+    """Find the framework a contender is written in."""
+    return contender.framework if isinstance(contender, Function) else _guess(name, named)
+
+
+def _adapter(name: str, call: Callable[..., Any], framework: str) -> Adapter:
+    """Have a framework's adapter run a function."""
     known = shipped()
     if framework not in known:
         raise UnknownNameError("framework", framework, known)
@@ -230,9 +248,8 @@ def _adapter(
 
 
 def _guess(name: str, named: Mapping[str, Any]) -> str:
-    word = name.split(":", maxsplit=1)[0].split(" ", maxsplit=1)[0]
-    if word in FRAMEWORK_OF_MODULE.values():
-        return word
+    if found := NAMED_AFTER.match(name):
+        return found[1]
     for value in named.values():
         module = type(value).__module__.partition(".")[0]
         if module in FRAMEWORK_OF_MODULE:
@@ -243,10 +260,12 @@ def _guess(name: str, named: Mapping[str, Any]) -> str:
 class _NumpyFunction(Adapter):
     """A function of NumPy arrays; with gradients it returns them itself, so the phase is joint."""
 
-    def __init__(self, call: Callable[..., Any], backward: bool) -> None:
+    def __init__(self, call: Callable[..., Any], backward: bool, alone: bool) -> None:
         super().__init__("cpu", 0)
         self._call = call
         self._backward = backward
+        #: Whether no framework takes gradients beside it, at a cotangent that it does not see.
+        self._alone = alone
 
     def version(self) -> str:
         """Return NumPy's version."""
@@ -267,7 +286,26 @@ class _NumpyFunction(Adapter):
         if not self._backward:
             phases = {"forward": Phase(run)}
             return Work(phases, feed, lambda _, result: _outputs(result))
-        return Work({"step": Phase(run)}, feed, lambda _, result: _both(case, result), joint=True)
+
+        def read(phase: str, result: Any) -> dict[str, AnyArray]:
+            found = _both(case, result)
+            if not self._alone:
+                _demand_a_scalar(found)
+            return found
+
+        return Work({"step": Phase(run)}, feed, read, joint=True)
+
+
+def _demand_a_scalar(results: Mapping[str, AnyArray]) -> None:
+    """Refuse gradients of anything else beside those that a framework takes."""
+    outputs = {name: array for name, array in results.items() if name.startswith("output")}
+    if [array.shape for array in outputs.values()] != [()]:
+        shapes = ", ".join(str(array.shape) for array in outputs.values())
+        raise BenchError(
+            "beside a function that a framework differentiates, at a cotangent that NumPy's "
+            "functions are not given, a function of NumPy arrays returns a scalar with its "
+            f"gradients, not a result of shape {shapes}"
+        )
 
 
 def _outputs(result: Any) -> dict[str, AnyArray]:

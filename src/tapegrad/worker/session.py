@@ -194,7 +194,7 @@ class Session:
 
         Where that fails, those lack an order or a structure: then take some that have more of it.
         """
-        for self._way in range(self._way, len(WAYS)):
+        while True:
             self._changes += 1
             try:
                 self._feed(WAYS[self._way](self._inputs, self._changes))
@@ -202,7 +202,7 @@ class Session:
             except Exception:
                 if self._way == len(WAYS) - 1:
                     raise
-        return None
+                self._way += 1
 
     def do_fresh(self, phase: str, count: int) -> dict[str, Any]:
         """Time single calls on inputs never seen before, and the same call again."""

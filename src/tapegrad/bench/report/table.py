@@ -30,6 +30,8 @@ class Column:
     group: bool = False
     #: Not broken into lines.
     whole: bool = False
+    #: Left out where there is no room; of several, the last first.
+    spare: bool = False
     #: Whose column it is, and what it holds of that; for `tall`.
     of: str = ""
     what: str = ""
@@ -82,6 +84,19 @@ def tall(table: Table) -> Table:
         for owner in owners
     ]
     return Table(table.title, tuple(columns), tuple(lines), table.notes)
+
+
+def without_last_spare(table: Table) -> Table | None:
+    """Leave out the last column that can be spared; None where there is none."""
+    spare = [index for index, column in enumerate(table.columns) if column.spare]
+    if not spare:
+        return None
+    out = spare[-1]
+    lines = (
+        replace(line, entries=line.entries[:out] + line.entries[out + 1 :]) for line in table.lines
+    )
+    columns = table.columns[:out] + table.columns[out + 1 :]
+    return replace(table, columns=columns, lines=tuple(lines))
 
 
 @dataclass(frozen=True)

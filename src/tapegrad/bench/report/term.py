@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tapegrad.bench.report.figures import report_on
 from tapegrad.bench.report.page import AGAIN, NOTES, REASONS, page_of
-from tapegrad.bench.report.table import Line, Page, Table, tall
+from tapegrad.bench.report.table import Line, Page, Table, tall, without_last_spare
 from tapegrad.bench.results import Results
 
 STYLES = {
@@ -120,10 +120,22 @@ def _indented(text: str, style: str = "") -> Padding:
 
 
 def _fitting(table: Table, console: Console) -> RichTable:
-    """Draw a table, with rows instead of columns for contenders where it is too wide."""
+    """Draw a table, with rows instead of columns for contenders where it is too wide.
+
+    Columns that can be spared are then left out, until the rest fits or there are none.
+    """
     drawn = _draw(table)
-    needed = Measurement.get(console, console.options.update(width=WIDE), drawn).maximum
-    return drawn if needed <= console.width else _draw(tall(table))
+    if _fits(drawn, console):
+        return drawn
+    narrow: Table | None = tall(table)
+    while narrow is not None and not _fits(drawn := _draw(narrow), console):
+        narrow = without_last_spare(narrow)
+    return drawn
+
+
+def _fits(drawn: RichTable, console: Console) -> bool:
+    wide = console.options.update(width=WIDE)
+    return Measurement.get(console, wide, drawn).maximum <= console.width
 
 
 def _draw(table: Table) -> RichTable:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from tapegrad.bench.store import Store
 
 
-
 def _kept(store: str | None) -> str | None:
     """Refuse a store that ends with the command: nothing would be kept in it."""
     if store is not None:
@@ -107,7 +106,11 @@ MemoryOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float | None,
-    typer.Option(metavar="SECONDS", help="Longest wait for one answer. Default: 60."),
+    typer.Option(
+        metavar="SECONDS",
+        help="Longest wait for one answer; a worker's first, while it loads, may take 180. "
+        "Default: 60.",
+    ),
 ]
 SeedOption = Annotated[
     int | None, typer.Option(metavar="N", help="Of inputs and of the order. Default: 0.")

@@ -57,14 +57,14 @@ def _table(found: list[Summary]) -> Table:
 
     columns = (
         Column("run", whole=True),
-        Column("suite"),
-        Column("started"),
-        Column("status"),
-        Column("took", number=True),
+        Column("suite", spare=True),
+        Column("started", whole=True),
+        Column("status", whole=True),
+        Column("took", number=True, spare=True),
         Column("contenders"),
-        Column("cells", number=True),
-        Column("blocks", number=True),
-        Column("machine"),
+        Column("cells", number=True, spare=True),
+        Column("blocks", number=True, spare=True),
+        Column("machine", spare=True),
     )
     return Table("Runs", columns, tuple(map(_line, found)))
 
