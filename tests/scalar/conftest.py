@@ -1,5 +1,6 @@
-"""Fixtures: every instruction set this machine can run."""
+"""Fixtures: every instruction set this machine can run, and Ctrl-C."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,11 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     tg.set_isa(request.param)
     yield request.param
     tg.set_isa(before)
+
+
+@pytest.fixture
+def ctrl_c_is_heard() -> Iterator[None]:
+    """A shell that runs the tests in the background makes them ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

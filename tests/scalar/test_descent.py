@@ -528,11 +528,11 @@ def test_the_callback_and_ctrl_c_are_reasons() -> None:
 
 
 @each_search
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_keeps_the_best_point(method: Any) -> None:
     x = tg.Graph().inputs(2)
     falls: Any = [tg.exp(-x[0]), tg.exp(-x[1])] if method == "lm" else tg.exp(-x[0]) + x[1] ** 4
     program = tg.compile(falls, wrt=x)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
     timer.start()
     try:
@@ -542,7 +542,6 @@ def test_ctrl_c_keeps_the_best_point(method: Any) -> None:
     finally:
         timer.cancel()
         timer.join()
-        signal.signal(signal.SIGINT, before)
     assert np.all(found.value <= 1.4)
     assert set(found.reason) <= {"interrupt", "no descent", "gradient", "not finite"}
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -359,14 +359,6 @@ def test_callback_may_change_its_copy_and_run_the_program() -> None:
 # ---- Ctrl-C ------------------------------------------------------------------------------------
 
 
-@pytest.fixture(autouse=True)
-def ctrl_c_is_heard() -> Iterator[None]:
-    """A shell that runs the tests in the background makes them ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 def check_interrupted(found: tg.Minimum, program: tg.Program) -> None:
     assert found.stopped
     assert 0 < found.steps < 10**12
@@ -374,6 +366,7 @@ def check_interrupted(found: tg.Minimum, program: tg.Program) -> None:
     assert found.value <= program([0.0, 0.0])[0]
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_from_outside_returns_the_best_so_far() -> None:
     program = endless()
     timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
@@ -401,6 +394,7 @@ def test_ctrl_c_by_an_interval_timer_returns_the_best_so_far() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_with_history_and_several_starts() -> None:
     timer = threading.Timer(0.1, signal.raise_signal, [signal.SIGINT])
     timer.start()
@@ -414,6 +408,7 @@ def test_ctrl_c_with_history_and_several_starts() -> None:
     assert found.history.shape == (math.ceil((found.steps + 1) / 10**6), 50)
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 @pytest.mark.parametrize("how", ["signal", "exception"])
 def test_ctrl_c_within_the_callback_returns_the_best_so_far(how: str) -> None:
     def callback(step: int, x: Array, value: Any) -> None:

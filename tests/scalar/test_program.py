@@ -667,6 +667,7 @@ def test_other_python_threads_run_during_a_batch() -> None:
     assert during > 5
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_ends_a_batch() -> None:
     x = tg.Graph().inputs(3)
     program = tg.compile(tg.sum([mixed(x * (1 + k)) for k in range(300)]), wrt=x)
