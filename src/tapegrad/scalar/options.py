@@ -1,4 +1,4 @@
-"""Options that calls check alike: counts and real numbers."""
+"""Options that calls check alike: counts, real numbers and types of numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tapegrad.errors import OptionError
+import numpy as np
+
+from tapegrad.errors import DTypeError, OptionError
 from tapegrad.scalar.nodes import is_number
 
 
@@ -34,3 +36,14 @@ def real(what: str, number: Any, fits: Callable[[float], bool]) -> float:
     if is_number(number) and fits(float(number)):
         return float(number)
     raise OptionError(f"{what}, got {number!r}")
+
+
+def dtype_name(call: str, dtype: Any) -> str:
+    """Name a type of numbers that programs compute in."""
+    try:
+        found = str(np.dtype(dtype).name)
+    except TypeError:
+        found = ""
+    if found not in ("float64", "float32"):
+        raise DTypeError(f"{call}: expected dtype 'float64' or 'float32', got {dtype!r}")
+    return found

@@ -17,7 +17,7 @@ from tapegrad.scalar.arrays import ArrayOfVars
 from tapegrad.scalar.branches import Branch, branches
 from tapegrad.scalar.descent import Callback, Method, Minimum
 from tapegrad.scalar.nodes import as_vars
-from tapegrad.scalar.options import whole
+from tapegrad.scalar.options import dtype_name, whole
 from tapegrad.scalar.profile import Profile, profile
 from tapegrad.scalar.scipy_interface import Product, arguments
 
@@ -340,15 +340,11 @@ def compile(
         ([6.0, 5.0], [[3.0, 2.0], [1.0, 1.0]])
 
     """
-    try:
-        name = np.dtype(dtype).name
-    except TypeError:
-        raise DTypeError(f"compile: expected dtype 'float64' or 'float32', got {dtype!r}") from None
     return Program(
         as_vars(outputs, "compile: outputs"),
         None if wrt is None else as_vars(wrt, "compile: wrt"),
         None if inputs is None else as_vars(inputs, "compile: inputs"),
-        name,
+        dtype_name("compile", dtype),
         isinstance(outputs, Var),
     )
 

@@ -16,6 +16,7 @@ from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError, GraphError, ShapeError
 from tapegrad.scalar.arrays import ArrayOfVars, VarArray, unmasked
 from tapegrad.scalar.nodes import as_var, is_number
+from tapegrad.scalar.options import dtype_name
 from tapegrad.scalar.program import Program, compile_entries
 from tapegrad.scalar.sparse import SparseProgram, SparseVars
 
@@ -73,7 +74,7 @@ class Derived:
             raise DTypeError(f"{name}: expected a function, got {type(function).__name__}")
         self._function = function
         self._name = name
-        self.dtype = _dtype_name(dtype, name)
+        self.dtype = dtype_name(name, dtype)
         self.__doc__ = function.__doc__
 
     def __repr__(self) -> str:
@@ -157,7 +158,7 @@ class Replayed(Derived):
             recording = self.recorded(point.shape)
         except TakesVarsError as error:
             graph = error.open_graph()
-        if graph:
+        if graph:  # outside of the handler: what fails there has nothing to do with the error
             return self._symbolic(point, second, graph)
         values = point.ravel()
         if recording.second is not None:
@@ -221,7 +222,7 @@ class SparseReplayed(Derived):
             program = self.recorded(point.shape)
         except TakesVarsError as error:
             graph = error.open_graph()
-        if graph:
+        if graph:  # outside of the handler: what fails there has nothing to do with the error
             return self._symbolic(point, graph)
         self._sweeps = program.sweeps
         return program(point)
@@ -334,17 +335,6 @@ def as_point(x: ArrayLike, name: str) -> NDArray[Any]:
                 got = each.item() if as_python else each
                 raise DTypeError(f"{name}: expected {expected}, got {type(got).__name__}")
     return point
-
-
-def _dtype_name(dtype: Any, name: str) -> str:
-    """Name a type of numbers that programs compute in."""
-    try:
-        found = str(np.dtype(dtype).name)
-    except TypeError:
-        found = ""
-    if found not in ("float64", "float32"):
-        raise DTypeError(f"{name}: expected dtype 'float64' or 'float32', got {dtype!r}")
-    return found
 
 
 def as_shape(shape: int | Sequence[int], name: str) -> Shape:
