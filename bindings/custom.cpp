@@ -23,6 +23,7 @@ class PythonFunction : public Custom {
         name = std::move(called);
         operands = takes;
         results = gives;
+        if (derivative) derivative->cotangents = gives;
         vjp = std::move(derivative);
     }
     ~PythonFunction() override {

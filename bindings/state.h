@@ -24,6 +24,8 @@ struct TensorState {
     /// one without views.
     TensorState *before, *after;
     int index;
+    /// Set while a walk changes `grad` (walk.cpp).
+    int turn;
     char requires_grad;
     /// Whether it was made in inference mode, and may not take part in what is recorded.
     char inference;

@@ -8,12 +8,14 @@
 // 3. A leaf adds to its `grad`; or the gradients that were asked for are put into a list.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <pthread.h>
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <optional>
+#include <thread>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "python.h"
@@ -140,28 +142,51 @@ bool any(PyObject* hooks) { return !is_none(hooks) && PyObject_IsTrue(hooks) == 
 
 // ---- leaves -----------------------------------------------------------------------------------
 
-/// Adds gradients to the `grad` of leaves; no two of them share memory.
+/// How often this process is a child: what a thread was about at a fork ended there.
+int forks = 1;
+[[maybe_unused]] const int fork_handler = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+
+/// The turn of a walk to change the `grad` of a leaf, while others wait. Kernels let go of the
+/// interpreter's lock, so that does not keep threads apart.
+class Turn {
+   public:
+    explicit Turn(TensorState* leaf) : leaf_(leaf) {
+        while (leaf->turn == forks) {
+            const nb::gil_scoped_release unlocked;
+            std::this_thread::sleep_for(std::chrono::microseconds(20));
+        }
+        leaf->turn = forks;
+    }
+    ~Turn() { leaf_->turn = 0; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    TensorState* leaf_;
+};
+
+/// Adds gradients to the `grad` of leaves, which share their memory with nobody.
 class Leaves {
    public:
     explicit Leaves(bool create_graph) : create_graph_(create_graph) {}
 
-    /// Memory that may become nobody's `grad`.
-    void keep_off(PyObject* array) {
-        if (taken_.insert(array).second) alive_.push_back(nb::borrow(array));
-    }
-
     void add(TensorState* leaf, nb::object gradient) {
         if (any(leaf->hooks)) gradient = hooked(std::move(gradient), leaf->hooks);
+        accumulate(leaf, std::move(gradient));
+        if (any(leaf->accumulated)) tell(leaf);
+    }
+
+   private:
+    void accumulate(TensorState* leaf, nb::object gradient) {
+        const Turn turn(leaf);
         if (is_none(leaf->grad))
             set(leaf, create_graph_ ? std::move(gradient) : own(gradient));
         else if (create_graph_ || !fits(leaf->grad, gradient.ptr()))
             set(leaf, owned(PyNumber_Add(leaf->grad, gradient.ptr())));
         else
             add_in_place(tensor_of(leaf->grad), tensor_of(gradient.ptr()));
-        if (any(leaf->accumulated)) tell(leaf);
     }
 
-   private:
     static void set(TensorState* leaf, nb::object gradient) {
         Py_XSETREF(leaf->grad, gradient.release().ptr());
     }
@@ -186,11 +211,12 @@ class Leaves {
             call(PyList_GET_ITEM(each.ptr(), i), {&argument, 1});
     }
 
-    /// A gradient that is the leaf's own: a copy where somebody else has it, too.
-    nb::object own(const nb::object& gradient) {
+    /// A gradient that is the leaf's own: a copy where somebody else holds it, too, as the walk
+    /// for another operand, or a user by a hook or a function of their own.
+    static nb::object own(const nb::object& gradient) {
         PyObject* array = tensor_of(gradient.ptr())->array;
-        const bool shared = taken_.count(array) || !is_dense(gradient) || is_view(array);
-        keep_off(array);
+        const bool held = Py_REFCNT(gradient.ptr()) > 1 || Py_REFCNT(array) > 1;
+        const bool shared = held || !is_dense(gradient) || is_view(array);
         return gradient.attr(shared ? "clone" : "detach")();
     }
 
@@ -200,8 +226,6 @@ class Leaves {
     }
 
     bool create_graph_;
-    std::unordered_set<PyObject*> taken_;
-    std::vector<nb::object> alive_;
 };
 
 // ---- the walk ---------------------------------------------------------------------------------
@@ -226,15 +250,12 @@ class Walk {
           only_(only),
           leading_(std::move(leading)) {}
 
-    void begin(PyObject* edge, const nb::object& gradient) {
-        leaves_.keep_off(tensor_of(gradient.ptr())->array);  // the caller's own
-        add(edge, gradient);
-    }
+    void begin(PyObject* edge, const nb::object& gradient) { add(edge, gradient); }
 
     /// Visits nodes, the latest first, until none waits.
     void run() {
         while (!waiting_.empty()) visit(waiting_.extract(waiting_.begin()).mapped());
-        for (auto& [leaf, gradient] : held_) finish(tensor_of(leaf.ptr()), gradient);
+        for (auto& [leaf, gradient] : held_) finish(tensor_of(leaf.ptr()), std::move(gradient));
     }
 
    private:
@@ -260,7 +281,8 @@ class Walk {
     /// Hooks of leaves see the whole gradient, at the end.
     void add_to_leaf(PyObject* leaf, nb::object gradient) {
         TensorState* tensor = tensor_of(leaf);
-        if (!any(tensor->hooks) && !any(tensor->accumulated)) return finish(tensor, gradient);
+        if (!any(tensor->hooks) && !any(tensor->accumulated))
+            return finish(tensor, std::move(gradient));
         const auto [place, fresh] = places_.try_emplace(leaf, held_.size());
         if (fresh)
             held_.emplace_back(nb::borrow(leaf), std::move(gradient));
@@ -315,22 +337,22 @@ class Walk {
             apply_hooks(node, waiting.gradients);
         if (wanted_ && wanted_->results.size()) put_results(waiting.node.ptr(), waiting.gradients);
         if (!goes_on) return;
-        const nb::object found = pull_back(node, waiting.gradients);
-        const bool several = PyTuple_Check(found.ptr()) || PyList_Check(found.ptr());
-        const Py_ssize_t given = several ? PySequence_Fast_GET_SIZE(found.ptr()) : 1;
-        const Py_ssize_t count = PyTuple_GET_SIZE(node->edges);
-        if (given != count)
+        std::vector<nb::object>& found = waiting.gradients;
+        unpack(pull_back(node, found), found);  // nobody else holds what the rule made
+        const auto count = static_cast<std::size_t>(PyTuple_GET_SIZE(node->edges));
+        if (found.size() != count)
             raise("GradError", name_of_op(node) + ": expected " + std::to_string(count) +
-                                   " gradients from its rule, got " + std::to_string(given));
-        for (Py_ssize_t i = 0; i < count; ++i) {
-            PyObject* edge = PyTuple_GET_ITEM(node->edges, i);
-            PyObject* each = several ? PySequence_Fast_GET_ITEM(found.ptr(), i) : found.ptr();
-            if (edge == Py_None || each == Py_None) continue;
-            if (!is_tensor(each))
-                raise("DTypeError",
-                      name_of_op(node) + ": expected tensors as gradients, got " + type_name(each));
-            add(edge, fitted(nb::borrow(each), PyTuple_GET_ITEM(node->shapes, i),
-                             PyTuple_GET_ITEM(node->dtypes, i)));
+                                   " gradients from its rule, got " + std::to_string(found.size()));
+        for (std::size_t i = 0; i < count; ++i) {
+            const auto place = static_cast<Py_ssize_t>(i);
+            PyObject* edge = PyTuple_GET_ITEM(node->edges, place);
+            if (edge == Py_None || found[i].is_none()) continue;
+            if (!is_tensor(found[i].ptr()))
+                raise("DTypeError", name_of_op(node) + ": expected tensors as gradients, got " +
+                                        type_name(found[i].ptr()));
+            nb::object each = fitted(std::move(found[i]), PyTuple_GET_ITEM(node->shapes, place),
+                                     PyTuple_GET_ITEM(node->dtypes, place));
+            add(edge, std::move(each));
         }
         if (!retain_) release(node);
     }
@@ -348,6 +370,17 @@ class Walk {
             arguments.push_back(each.is_valid() ? each.ptr() : Py_None);
         return call(get(node->op, name).ptr(),
                     {arguments.data(), static_cast<Py_ssize_t>(arguments.size())});
+    }
+
+    /// What a rule gave, one gradient or several, in the place of others.
+    static void unpack(nb::object given, std::vector<nb::object>& out) {
+        out.clear();
+        if (!PyTuple_Check(given.ptr()) && !PyList_Check(given.ptr())) {
+            out.push_back(std::move(given));
+            return;
+        }
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(given.ptr()); ++i)
+            out.push_back(nb::borrow(PySequence_Fast_GET_ITEM(given.ptr(), i)));
     }
 
     static std::string name_of_op(const NodeState* node) {

@@ -21,6 +21,35 @@ std::uint32_t count_of(const Colours& colours) {
     return colours.empty() ? 0 : *std::max_element(colours.begin(), colours.end()) + 1;
 }
 
+/// Columns or rows in groups that a sweep shows at once.
+struct Groups {
+    bool of_columns;
+    Colours colours;
+
+    std::uint32_t count() const { return count_of(colours); }
+};
+
+/// Groups of columns or of rows, whichever are fewer. Each entry of a row is in another group of
+/// columns, so a long row may decide before they are made, which takes the square of its length.
+Groups fewer_groups(const Pattern& pattern) {
+    const Pattern across = pattern.transposed();
+    const std::size_t least_columns = pattern.longest_row(), least_rows = across.longest_row();
+    Groups columns{true, {}};
+    if (least_columns < least_rows) {
+        columns.colours = colour_columns(pattern);
+        if (columns.count() < least_rows) return columns;
+    }
+    Groups rows{false, colour_columns(across)};
+    if (rows.count() <= least_columns) return rows;
+    if (columns.colours.empty()) columns.colours = colour_columns(pattern);
+    return columns.count() < rows.count() ? columns : rows;
+}
+
+Groups groups_of(const Pattern& pattern, std::optional<bool> of_columns) {
+    if (!of_columns) return fewer_groups(pattern);
+    return {*of_columns, colour_columns(*of_columns ? pattern : pattern.transposed())};
+}
+
 /// How the outputs move with all variables of a colour, for each colour.
 Sweeps pushed(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
               const Colours& colours) {
@@ -61,13 +90,12 @@ SparseNodes sparse_jacobian(Graph& graph, std::span<const NodeId> outputs,
                             std::span<const NodeId> wrt, std::optional<bool> forward) {
     SparseNodes out{dependence(graph, outputs, wrt), {}, 0};
     if (out.pattern.columns.empty()) return out;
-    const Colours columns = colour_columns(out.pattern);
-    const Colours rows = colour_columns(out.pattern.transposed());
-    const bool by_columns = forward.value_or(count_of(columns) < count_of(rows));
-    const Sweeps sweeps =
-        by_columns ? pushed(graph, outputs, wrt, columns) : pulled(graph, outputs, wrt, rows);
+    const Groups groups = groups_of(out.pattern, forward);
+    const Colours& colours = groups.colours;
+    const Sweeps sweeps = (groups.of_columns ? pushed : pulled)(graph, outputs, wrt, colours);
     each_entry(out.pattern, [&](std::uint32_t row, std::uint32_t column) {
-        out.values.push_back(by_columns ? sweeps[columns[column]][row] : sweeps[rows[row]][column]);
+        out.values.push_back(groups.of_columns ? sweeps[colours[column]][row]
+                                               : sweeps[colours[row]][column]);
     });
     out.sweeps = static_cast<std::uint32_t>(sweeps.size());
     return out;

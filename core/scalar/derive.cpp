@@ -9,9 +9,11 @@
 //
 // Masks: the branch that `where` does not take gets the adjoint 0, and 0 times an infinite or NaN
 // derivative further up must stay 0. So below a `where` products are masked_mul, whose first factor
-// wins when it is 0; everywhere else they are plain products. Its own derivatives are masked by
-// both factors, so the same holds for derivatives of any order. A loop whose body has a mask masks
-// what it takes from outside, and every round the one before.
+// wins when it is 0; everywhere else they are plain products. Its derivative by the second factor
+// is masked_both, where either factor wins, and whose derivatives are masked_both again: so the
+// same holds for derivatives of any order. All of them are derivatives of a * b, also where a
+// factor is 0 by itself. A loop whose body has a mask masks what it takes from outside, and every
+// round the one before; so does one with results that have no adjoint, which is 0 in its rounds.
 //
 // Of masked_mul(u, log(v)), as in the derivative of pow, u has an infinite adjoint at v = 0, and a
 // factor of 0 on the way from u to the variables wins against it: powers vanish faster than
@@ -116,7 +118,7 @@ class Sweep {
     void product(NodeId to, NodeId g, const Symbol& d) {
         if (!active_[to] || d.is(0.0)) return;
         if (masking_ == by_both && d.graph && !graph_.is_constant(d.id))
-            plain(to, where(d, masked_mul(symbol(g), d), Symbol(0.0)));
+            plain(to, masked_both(symbol(g), d));
         else
             add_term(to, tapegrad::product(graph_, g, d, masking_ != unmasked));
     }
@@ -142,6 +144,7 @@ class Sweep {
         operands_.assign(seen.begin(), seen.end());
         masking_ = masked_[id];
         if (op == Op::masked_mul) masking_ = std::max(masking_, by_adjoint);
+        if (op == Op::masked_both) masking_ = by_both;
         crossing_ = is_linear(op);
         switch (op) {
             case Op::softmax:
@@ -156,6 +159,7 @@ class Sweep {
         }
         const NodeId g = finish(id);
         if (op == Op::masked_mul) return contribute_masked_mul(g);
+        if (op == Op::masked_both) return contribute_masked_both(g);
         switch (op) {
 #define OP1(name, pace, domain, ulp, doc, oracle, value, da)                    \
     case Op::name: {                                                            \
@@ -213,11 +217,16 @@ class Sweep {
     }
 
     void contribute_masked_mul(NodeId g) {
-        const Symbol a = symbol(operands_[0]), b = symbol(operands_[1]), zero = 0.0;
+        const Symbol a = symbol(operands_[0]), b = symbol(operands_[1]);
         product(operands_[0], g, b);
-        if (active_[operands_[1]])
-            plain(operands_[1], where(a == zero, zero, masked_mul(symbol(g), a)));
+        if (active_[operands_[1]]) plain(operands_[1], masked_both(symbol(g), a));
         if (is_log(operands_[1])) mask(operands_[0], by_both);
+    }
+
+    void contribute_masked_both(NodeId g) {
+        const Symbol a = symbol(operands_[0]), b = symbol(operands_[1]);
+        if (active_[operands_[0]]) plain(operands_[0], masked_both(symbol(g), b));
+        if (active_[operands_[1]]) plain(operands_[1], masked_both(symbol(g), a));
     }
 
     /// A logarithm that may be infinite, or that of 0 itself, which is a constant.
@@ -235,6 +244,7 @@ class Sweep {
             case Op::sub:
             case Op::mul:
             case Op::masked_mul:
+            case Op::masked_both:
             case Op::where:
             case Op::sum:
             case Op::dot:
@@ -332,8 +342,9 @@ class Sweep {
         pattern.outputs.assign(loop.outputs, false);
         for (std::uint32_t i = 0; i < loop.count * loop.outputs; ++i)
             pattern.outputs[i % loop.outputs] |= heads_[id + 1 + loop.carried + i] != none;
+        const bool partly = !reaches_all(id, loop, pattern);
         const std::vector<NodeId> h = finish_all(id);
-        if (loop.body->has_masks()) masking_ = std::max(masking_, by_adjoint);
+        if (partly || loop.body->has_masks()) masking_ = std::max(masking_, by_adjoint);
         pattern.masked = masking_ != unmasked;
 
         const Loop twin = storing(loop), back = pulling(loop, pattern);
@@ -363,6 +374,17 @@ class Sweep {
                           symbol(result_of(back, header, loop.count - 1 - round, k++)));
     }
 
+    /// Whether all results that the rounds of the way back take adjoints of have one. Others count
+    /// as 0 there, which has to win: a slope that nothing depends on may be infinite.
+    bool reaches_all(NodeId id, const Loop& loop, const LoopPattern& pattern) const {
+        for (std::uint32_t k = 0; k < loop.results(); ++k) {
+            const bool given =
+                k < loop.carried || pattern.outputs[(k - loop.carried) % loop.outputs];
+            if (given && heads_[id + 1 + k] == none) return false;
+        }
+        return true;
+    }
+
     /// Where a loop ends in its table, and the way back begins.
     NodeId last_row(const Loop& loop, NodeId start) {
         const NodeId rounds = graph_.constant(loop.count ? loop.count - 1.0 : 0.0);
@@ -378,17 +400,17 @@ class Sweep {
         std::vector<NodeId> given = h;
         given.insert(given.end(), operands.begin(), operands.end());
         const NodeId header = graph_.custom(custom->vjp, given);
-        const Symbol any = masking_ ? any_nonzero(h) : Symbol(1.0);
+        const std::span<const NodeId> all = operands, taken = all.first(custom->cotangents);
         for (std::uint32_t i = 0; i < operands.size(); ++i) {
             const Symbol adjoint = symbol(header + 1 + i);
-            plain(operands[i], masking_ ? where(any, adjoint, Symbol(0.0)) : adjoint);
+            if (!masking_)
+                plain(operands[i], adjoint);
+            else if (i < taken.size() || taken.empty())
+                plain(operands[i], finite_or_zero(any_nonzero(graph_, h), adjoint));
+            else
+                plain(operands[i],
+                      finite_or_zero(any_nonzero(graph_, h) * any_nonzero(graph_, taken), adjoint));
         }
-    }
-
-    Symbol any_nonzero(std::span<const NodeId> nodes) {
-        std::vector<NodeId> hits;
-        for (NodeId node : nodes) hits.push_back(graph_.binary(Op::ne, node, graph_.constant(0.0)));
-        return symbol(graph_.nary(Op::sum, hits));
     }
 
     /// a * b, masked by a where products have to be.

@@ -76,6 +76,7 @@ class Custom {
 
     std::string name;
     std::uint32_t operands = 0, results = 0;
+    std::uint32_t cotangents = 0;  ///< first operands of a vjp, with which its results are 0
     /// Of cotangents and operands to adjoints of the operands; none if it has no derivative.
     std::shared_ptr<const Custom> vjp;
 };

@@ -157,6 +157,7 @@ std::vector<NodeId> join(const LoopOperands& operands) {
 
 std::vector<NodeId> record_rounds(Graph& graph, const Rounds& rounds, std::uint32_t count,
                                   LoopOperands operands, std::uint32_t first) {
+    if (count == 0) return operands.carried;
     if (count <= rounds.limit) {
         Loop loop{count, rounds.carried, rounds.stepped, rounds.outputs, rounds.body, rounds.table};
         loop.first_step = first;

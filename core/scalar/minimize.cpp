@@ -113,7 +113,6 @@ void Descent<T>::evaluate(Block& block, const Workspace<T>& workspace) const {
 template <class T>
 void Descent<T>::look(Block& block, const Workspace<T>& workspace, std::size_t t) {
     const bool rules = has_rules();
-    if (rules) block.previous = block.last_value;
     take_values(block, workspace, t);
     const auto& values = block.last_value;
     for (std::size_t l = 0; l < lanes_; ++l) {
@@ -238,6 +237,7 @@ double Descent<T>::projected_gradient(const Block& block, std::size_t lane) cons
 
 template <class T>
 void Descent<T>::step(Block& block, std::size_t t) const {
+    if (has_rules()) block.previous = block.last_value;
     Moves<T> moves = moves_of(block);
     if (block.all_better) {  // the best points stay where they are, and steps go elsewhere
         block.x.swap(block.best_x);

@@ -62,7 +62,7 @@ class Descent {
         Numbers<T> x, first_moment, second_moment;  ///< [input or derivative][lane]
         Numbers<T> last_x;                          ///< where lanes are that ended, or searches
         Numbers<T> best_x;
-        Numbers<T> last_value, previous;  ///< found last, and a step before
+        Numbers<T> last_value, previous;  ///< found last, and before the last step
         Numbers<T> best_value;
         std::vector<std::size_t> best_step, better;  ///< better: lanes that just got there
         bool all_better = false;                     ///< and best_x still has to follow x

@@ -355,7 +355,9 @@ const Custom* Program::calls() const {
 
 bool Program::has_masks() const {
     for (NodeId id = 0; id < source_.size(); ++id)
-        if (source_.op(id) == Op::where || source_.op(id) == Op::masked_mul) return true;
+        if (const Op op = source_.op(id);
+            op == Op::where || op == Op::masked_mul || op == Op::masked_both)
+            return true;
     return std::any_of(bodies_.begin(), bodies_.end(),
                        [](const auto& body) { return body->has_masks(); });
 }

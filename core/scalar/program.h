@@ -100,7 +100,7 @@ class Program {
     std::uint32_t derivatives() const { return derivatives_; }  ///< per value
     /// A function from outside that it calls, or nullptr.
     const Custom* calls() const;
-    /// Whether `where` or masked_mul is among its nodes or those of its loops.
+    /// Whether `where` or a masked product is among its nodes or those of its loops.
     bool has_masks() const;
 
    private:

@@ -87,7 +87,8 @@ class Push {
             case Op::custom:
                 return visit_custom(id, operands);
             case Op::masked_mul:
-                collect_masked_mul(operands);
+            case Op::masked_both:
+                collect_masked(graph_.op(id), operands);
                 break;
             default:
                 collect(id, operands);
@@ -97,10 +98,10 @@ class Push {
         move(id, terms_.sum(graph_));
     }
 
-    void collect_masked_mul(std::span<const NodeId> operands) {
-        const Symbol a = symbol(operands[0]), b = symbol(operands[1]), zero = 0.0;
-        if (moves(operands[0])) plain(masked_mul(tangent(operands[0]), b));
-        if (moves(operands[1])) plain(where(a == zero, zero, masked_mul(tangent(operands[1]), a)));
+    void collect_masked(Op op, std::span<const NodeId> operands) {
+        const Symbol a = symbol(operands[0]), b = symbol(operands[1]);
+        if (moves(operands[0])) plain(record(op, tangent(operands[0]), b));
+        if (moves(operands[1])) plain(masked_both(tangent(operands[1]), a));
     }
 
     void collect(NodeId id, std::span<const NodeId> operands) {
@@ -167,7 +168,7 @@ class Push {
         }
     }
 
-    /// The mean of the tangents of those operands that are the extreme.
+    /// The mean of the tangents of those operands that are the extreme: none is where one is NaN.
     void collect_extreme(NodeId id, std::span<const NodeId> operands) {
         std::vector<NodeId> hits, moved;
         for (NodeId operand : operands) {
@@ -176,7 +177,8 @@ class Push {
                 moved.push_back(
                     where(symbol(hits.back()), tangent(operand), Symbol(0.0)).in(graph_));
         }
-        plain(symbol(graph_.nary(Op::sum, moved)) / symbol(graph_.nary(Op::sum, hits)));
+        const Symbol count = maximum(symbol(graph_.nary(Op::sum, hits)), Symbol(1.0));
+        plain(symbol(graph_.nary(Op::sum, moved)) / count);
     }
 
     // ---- softmax ------------------------------------------------------------------------------
@@ -264,7 +266,8 @@ class Push {
                      [&](std::uint32_t i) { return header + 1 + loop.carried + i; });
     }
 
-    /// Rows of the Jacobian by the function's vjp, one for each result.
+    /// Rows of the Jacobian by the function's vjp, one for each result. What is a vjp itself stands
+    /// still where its cotangents are 0: a branch that is not taken may be infinite.
     void visit_custom(NodeId id, std::span<const NodeId> operands) {
         const std::shared_ptr<const Custom> custom = graph_.custom_of(id);
         if (!custom->vjp)
@@ -275,8 +278,14 @@ class Push {
             given[row] = graph_.constant(1.0);
             given.insert(given.end(), operands.begin(), operands.end());
             const NodeId header = graph_.custom(custom->vjp, given);
-            for (std::uint32_t i = 0; i < operands.size(); ++i)
-                along(operands[i], symbol(header + 1 + i));
+            const auto taken = operands.first(custom->cotangents);
+            for (std::uint32_t i = 0; i < operands.size(); ++i) {
+                const Symbol slope = symbol(header + 1 + i);
+                const bool masked = !taken.empty() && i >= taken.size();
+                if (moves(operands[i]))
+                    along(operands[i],
+                          masked ? finite_or_zero(any_nonzero(graph_, taken), slope) : slope);
+            }
             return terms_.sum(graph_);
         });
     }

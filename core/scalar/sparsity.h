@@ -21,6 +21,7 @@ struct Pattern {
     std::span<const std::uint32_t> row(std::size_t i) const {
         return {columns.data() + starts[i], starts[i + 1] - starts[i]};
     }
+    std::size_t longest_row() const;
     Pattern transposed() const;
     /// With (j, i) wherever (i, j) is; for square matrices.
     Pattern symmetric() const;

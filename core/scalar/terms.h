@@ -37,10 +37,10 @@ inline Scaled scaled(const Graph& graph, NodeId id) {
 }
 
 /// The product of two numbers, 0 where it is so large or small that it could make products with it
-/// overflow or vanish that did not before.
+/// overflow or vanish that did not before: in float32, which a graph may be compiled for.
 inline double joined(double a, double b) {
     const double product = a * b;
-    return std::abs(product) < 1e100 && std::abs(product) > 1e-100 ? product : 0.0;
+    return std::abs(product) < 1e30 && std::abs(product) > 1e-30 ? product : 0.0;
 }
 
 /// Whether 0 times a node may be other than 0: a number shows that it is finite.
@@ -119,6 +119,20 @@ class Terms {
 
     std::vector<NodeId> plain_, pairs_;
 };
+
+/// How many of the nodes are other than 0.
+inline Symbol any_nonzero(Graph& graph, std::span<const NodeId> nodes) {
+    std::vector<NodeId> hits;
+    for (NodeId node : nodes) hits.push_back(graph.binary(Op::ne, node, graph.constant(0.0)));
+    return {graph, graph.nary(Op::sum, hits)};
+}
+
+/// A derivative, or 0 where it is not finite and `wanted` is 0. One that is 0 by itself stays what
+/// it is, since its own derivatives may be others.
+inline Symbol finite_or_zero(const Symbol& wanted, const Symbol& derivative) {
+    const Symbol zero = 0.0, is_finite = derivative - derivative == zero;
+    return where(wanted + is_finite, derivative, zero);
+}
 
 /// For each operand the product of all others, by products from the left and from the right: right
 /// also where operands are 0.

@@ -16,6 +16,7 @@ Example:
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 import time
@@ -29,6 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from tapegrad._core import Program
 from tapegrad.errors import BranchChanged, DTypeError, OptionError, ShapeError
 from tapegrad.scalar.branches import changed, changed_at
+from tapegrad.scalar.options import real
 
 #: Called with what is done and how much there is; True prints a line to stderr.
 Progress: TypeAlias = Callable[[int, int], object] | bool
@@ -288,8 +290,7 @@ def _check(client: Any, seconds: float) -> None:
         raise DTypeError(
             f"expected a distributed.Client that is not asynchronous, got {type(client).__name__}"
         )
-    if not 0 < seconds < float("inf"):
-        raise OptionError(f"expected seconds above 0, got {seconds!r}")
+    real("expected seconds above 0", seconds, lambda each: 0 < each < math.inf)
 
 
 def _check_rows(program: Program, shape: tuple[int, ...]) -> None:

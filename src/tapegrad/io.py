@@ -283,8 +283,14 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
 
 
 def _is_ours(metadata: Mapping[str, str]) -> bool:
-    """Tell whether this library wrote a file, as long as one of its names is whole."""
-    return any("tapegrad" in key or "tapegrad" in value for key, value in metadata.items())
+    """Tell whether this library wrote a file, as long as one of its names is whole.
+
+    A file that only speaks of it, as in a note, is another's.
+    """
+    return any(
+        key.startswith("tapegrad.") or value == _OURS["written_by"]
+        for key, value in metadata.items()
+    )
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> str:

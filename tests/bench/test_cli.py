@@ -356,6 +356,7 @@ def test_on_a_terminal_progress_is_live_and_leaves_no_trace_in_the_table(tmp_pat
 # Interruption
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_within_the_first_case_tells_how_to_go_on(tmp_path: Path) -> None:
     """There are blocks, but no time to draw."""
     arguments = ("--processes", "1", "--rounds", "1000", "--frameworks", "numpy", "--filter", "add")
@@ -396,6 +397,7 @@ def test_a_run_whose_times_are_all_mistrusted_has_measured_nothing(tmp_path: Pat
     assert done.returncode == 4, done.stderr
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_ctrl_c_keeps_what_was_measured_and_resume_completes_it(here: Here, tmp_path: Path) -> None:
     count = 8
     arguments = ("bench", "run", write_suite(tmp_path, count), *QUICK, "--frameworks", "numpy")
@@ -550,6 +552,13 @@ def test_a_report_that_cannot_be_written_ends_with_2(here: Here, home: Path) -> 
     found = here(home, "bench", "report", "--output", "none/x.md")
     assert found.returncode == 2
     assert "cannot be written" in found.stderr
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_report_for_which_there_is_no_room_ends_with_6(here: Here, home: Path) -> None:
+    found = here(home, "bench", "report", "--format", "md", "--output", "/dev/full")
+    assert found.returncode == 6
+    assert "/dev/full cannot be written: No space left on device" in found.stderr
 
 
 def test_an_installation_without_network_ends_with_5(tmp_path: Path) -> None:

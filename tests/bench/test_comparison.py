@@ -31,6 +31,15 @@ def test_a_small_factor_does_not_pass(factor: float) -> None:
     assert isinstance(result, Difference) and result.error is not None and result.error > 1
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e160, 1e200, 1.5e308])
+def test_numbers_whose_squares_are_none_are_compared(size: float) -> None:
+    x = size * np.random.default_rng(0).uniform(0.5, 1.0, 1000)
+    assert wrongness(x * (1 + 1e-15), x, dtype="float64") < 1  # type: ignore[operator]
+    assert isinstance(wrongness(x * 0.5, x, dtype="float64"), Difference)
+    nearly_zero = np.append(x, 0.0)
+    assert wrongness(np.append(x, 1e-17 * size), nearly_zero, dtype="float64") < 1  # type: ignore[operator]
+
+
 def test_one_wrong_element_of_a_million_does_not_pass() -> None:
     x = np.random.default_rng(0).standard_normal(1_000_000)
     found = x.astype(np.float32)

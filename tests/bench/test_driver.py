@@ -239,6 +239,7 @@ def test_what_was_not_looked_back_on_does_not_count(store: Path, file: str, verd
     assert done.blocks == results.blocks
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_an_interrupt_keeps_what_is_measured(store: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(RUN), str(store)], stdout=subprocess.PIPE, text=True
@@ -274,6 +275,7 @@ HANGS = """
 """
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_an_interrupt_reaches_a_guard_that_waits(store: Path, tmp_path: Path) -> None:
     """What clears up after a guard asks the worker that has not answered yet."""
     file = tmp_path / "hangs.py"

@@ -8,6 +8,7 @@ import pytest
 from tapegrad.bench import floors, machine
 from tapegrad.bench.floors import Demand, computed, operations
 from tapegrad.bench.suites.operators import SUITE
+from tapegrad.worker import controls
 from tapegrad.worker.case import Array, Case
 
 RNG = np.random.default_rng(0)
@@ -123,3 +124,10 @@ def test_this_machine_does_not_beat_its_floor() -> None:
 def test_a_reason_says_what_would_be_needed(device: str) -> None:
     assert "4.00 MiB of results" in Demand(1 << 22, 0.0, "float32").floor(1, device).reason
     assert "100,000 million" in Demand(0, 1e11, "float32").floor(1, device).reason
+
+
+@pytest.mark.parametrize("nbytes", [1, 1 << 16, 1 << 18])
+def test_copies_are_timed_between_places_that_no_processor_takes_for_the_same(nbytes: int) -> None:
+    source, target = controls.apart(nbytes)
+    between = target.ctypes.data - source.ctypes.data
+    assert len(source) == len(target) == nbytes and between % controls.PAGE == controls.PAGE // 2

@@ -337,6 +337,34 @@ def in_torch(code: str, *arguments: str) -> str:
     ).stdout
 
 
+def sorts_in_place(x: Floats) -> Floats:
+    x.sort(axis=0)
+    return x + 0
+
+
+def test_a_function_that_changes_its_inputs_gets_no_time() -> None:
+    contenders = {"in place": sorts_in_place, "copies": lambda x: np.sort(x, axis=0) + 0}
+    result = bench.measure(contenders, X, rounds=1, block=0.001)
+    assert result.verdict("in place") == "failed"
+    assert "changes its input x0" in str(result)
+    assert result.verdict("copies") == "unconfirmed"
+
+
+CHANGES_A_TENSOR = """
+import torch
+from tapegrad import bench
+
+x = torch.randn(16, 16, generator=torch.Generator().manual_seed(0))
+contenders = {"in place": lambda x: x.relu_() + 1, "copies": lambda x: x.relu() + 1}
+print(bench.measure(contenders, x, rounds=1, block=0.001))
+"""
+
+
+def test_a_function_that_changes_its_tensors_gets_no_time() -> None:
+    found = in_torch(CHANGES_A_TENSOR)
+    assert "changes its input x0" in " ".join(found.split())
+
+
 def test_functions_of_tensors_see_the_types_and_shapes_that_were_given() -> None:
     found = json.loads(in_torch(SEEN_IN_TORCH, *TYPES))
     assert found == {name: [[f"torch.{name}", [16, 16]]] for name in TYPES}

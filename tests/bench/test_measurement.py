@@ -59,6 +59,31 @@ def test_odd_answers_are_failed(tmp_path: Path, changed: str, reason: str) -> No
     assert found["numpy"][0] == "checked"
 
 
+def test_the_type_that_a_contender_computes_in_is_told_by_what_it_offers_alone(
+    tmp_path: Path,
+) -> None:
+    told = "notes=['computes in float64', 'computes in blocks']"
+    changed = f"Work(work.phases, work.feed, work.arrays, {told})"
+    results = run(tmp_path, OPERATION.format(changed=changed))
+    notes = {cell.framework: (cell.precision, cell.notes) for cell in results.cells}
+    assert notes["own"] == ("", ["computes in blocks"])
+    assert "no ratio" not in str(results)
+
+
+def test_phases_that_prepare_tell_the_type_without_the_work_itself(tmp_path: Path) -> None:
+    results = bench.run(
+        "graphs",
+        frameworks=["tapegrad-batch", "tapegrad-batch-float32"],
+        filter=["graph*ops=100 *"],
+        phases=["build", "compile"],
+        store=tmp_path / "results.sqlite",
+        **QUICK,
+    )
+    assert {cell.framework: cell.precision for cell in results.cells} == {
+        "tapegrad-batch": "", "tapegrad-batch-float32": "float32"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("peak", ["10**30", "-5"])
 def test_odd_memory_is_not_stored(tmp_path: Path, peak: str) -> None:
     """Nor is it taken for done: who goes on with the run tries again."""

@@ -66,10 +66,10 @@ def net(*layers):
     return nn.Sequential(*layers), torch.ones(8, requires_grad=True)
 
 def make_model():
-    return net(Layer(slow, 2e-4, 4e-4), Layer(Quick.apply, 1e-4, 1e-4), Layer(slow, 2e-4, 4e-4))
+    return net(Layer(slow, 8e-4, 16e-4), Layer(Quick.apply, 4e-4, 4e-4), Layer(slow, 8e-4, 16e-4))
 
 def make_faster():
-    return net(Layer(slow, 1e-4, 2e-4), Layer(Quick.apply, 1e-4, 1e-4), Layer(slow, 1e-4, 2e-4))
+    return net(Layer(slow, 4e-4, 8e-4), Layer(Quick.apply, 4e-4, 4e-4), Layer(slow, 4e-4, 8e-4))
 
 class EverySecond(nn.Module):
     def __init__(self, layer):
@@ -132,9 +132,9 @@ def row_of(found: Profile, name: str) -> Row:
 def test_shares_are_those_that_the_operators_were_given(known: Profile) -> None:
     slow, quick = row_of(known, "Slow"), row_of(known, "Quick")
     assert (slow.calls, slow.modules, quick.calls, quick.modules) == (2, ["0", "2"], 1, ["1"])
-    given = 1.4e-3  # seconds of spinning in a step
-    assert slow.share == pytest.approx(1.2e-3 / given, abs=0.08)
-    assert quick.share == pytest.approx(0.2e-3 / given, abs=0.04)
+    given = 5.6e-3  # seconds of spinning in a step
+    assert slow.share == pytest.approx(4.8e-3 / given, abs=0.08)
+    assert quick.share == pytest.approx(0.8e-3 / given, abs=0.04)
     assert known.rows[0] == slow
     assert known.unknown == pytest.approx(slow.share + quick.share)
 
@@ -159,7 +159,7 @@ def test_parts_and_residual_make_the_step(known: Profile) -> None:
 def test_operators_alone_take_what_they_were_given(known: Profile) -> None:
     slow = row_of(known, "Slow")
     assert slow.alone is not None and slow.ratio is not None
-    assert slow.alone.time == pytest.approx(1.2e-3, rel=0.15)
+    assert slow.alone.time == pytest.approx(4.8e-3, rel=0.15)
     assert slow.ratio.value == pytest.approx(1.0, abs=0.15)
 
 
@@ -322,6 +322,7 @@ def test_what_names_no_function_is_refused(tmp_path: Path) -> None:
         profile(str(EXAMPLE), python="no-such-python")
 
 
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_an_interrupted_profile_shows_what_was_measured(spinning: Path) -> None:
     command = [sys.executable, "-m", "tapegrad.cli", "bench", "profile", str(spinning)]
     options = ["--processes", "1", "--rounds", "500", "--block", "0.01"]

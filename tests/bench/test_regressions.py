@@ -118,7 +118,8 @@ def _night(store: Store, folder: Path, version: dict[str, float]) -> Nightly:
     file = folder / "paced.py"
     file.write_text(PACED)
     file.with_suffix(".json").write_text(json.dumps(version))
-    return nightly(store, NETWORK, frameworks=str(file), block=0.002)
+    suite = replace(NETWORK, defaults={"block": 0.002, "timeout": 50.0})
+    return nightly(store, suite, frameworks=str(file), rounds=4)
 
 
 def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
@@ -146,6 +147,8 @@ def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
 
     again = store.runs(suite="network-again")
     assert {case["op"] for run in again for case in store.load(run.id).cases} == set(NEW)
+    for run in again:  # under the conditions of the night, its suite's own among them
+        assert {"block": 0.002, "timeout": 50.0, "rounds": 4}.items() <= run.options.items()
     found = compare(store, first.run, changed.run)
     assert [series.op for series in found.regressions] == ["softmax"]
 
@@ -178,10 +181,10 @@ def test_a_confirmation_leaves_out_what_chose_the_cases_of_the_night(store: Stor
     _recorded(store, "monday", OLD | {"network": 1e-3}, 0)
     _recorded(store, "tuesday", NEW | {"network": 1e-3}, 1)
     tonight = store.load("tuesday")
-    tonight.run.options["suite"] = "operators"
+    chose = {"suite": "operators", "shape": ["x=16x64"], "attr": ["dim=0"]}
+    tonight.run.options.update(chose, frameworks=["numpy"], rounds=4)
     found = compare(store, "monday", "tuesday")
-    options = {"frameworks": "numpy", "shape": ["x=16x64"], "attr": "dim=0", "rounds": 4}
-    [(suite, chosen)] = _choices(NETWORK, found.regressions, tonight, options)
+    [(suite, chosen)] = _choices(NETWORK, found.regressions, tonight)
     assert [case.op for case in suite.cases] == ["softmax"]
     label = f"softmax 16x64 dim={glob.escape('-1')}"
     assert chosen == {
@@ -412,6 +415,24 @@ def test_a_step_in_the_history_alarms_in_the_night_in_which_it_shows(store: Stor
     assert [step.change.label for step in steps] == ["night15"]
     assert steps[0].change.ratio == pytest.approx(1.1, rel=0.02)
     assert told.index(steps[0]) in range(17, 22)
+
+
+@pytest.mark.parametrize("odd", ["mistrusted", "another type"])
+def test_nights_without_comparable_times_make_no_step(store: Store, odd: str) -> None:
+    for night in range(22):
+        name = f"night{night:02}"
+        other = night in range(8, 15)
+        factors = {"op0": 1.1 if other else 1.0}
+        notes = {"op0": "computes in float64"} if other and odd == "another type" else None
+        _enter(store, name, factors, started=night, cases=CASES[:1], notes=notes)
+        if other and odd == "mistrusted":  # when its times were taken
+            store.add_cell(name, Cell(CASES[0].key, "numpy", "forward", odd))
+    history = _History(store, store.resolve("night21"))
+    key = store.load("night21").cells[0].key
+    assert [each.label for each in history._of(key)] == [
+        f"night{night:02}" for night in range(22) if night not in range(8, 15)
+    ]
+    assert history._known(key, 0.03) is None
 
 
 def test_the_baseline_of_a_series_begins_at_its_last_step(store: Store) -> None:

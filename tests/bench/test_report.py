@@ -360,6 +360,13 @@ def test_commands_leave_out_what_is_the_default() -> None:
     assert {name: defaults[name] for name in DEFAULTS} == DEFAULTS
 
 
+def test_a_command_mentions_what_differs_from_its_suite_s_own_defaults() -> None:
+    options = {"suite": "cnn-models", "threads": 1, "timeout": 60.0}
+    run = Run("r", "cnn-models", 0.0, Machine("f", "laptop"), options)
+    words = command_for(run, "vgg16")
+    assert "--threads 1" in words and "--timeout 60.0" in words
+
+
 def test_markdown_has_a_cell_for_every_column_and_a_command_for_every_row(plain: Results) -> None:
     tables = [line for line in markdown(plain, verbose=True).splitlines() if line.startswith("|")]
     widths = {line.replace("\\|", "").count("|") for line in tables}

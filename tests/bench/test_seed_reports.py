@@ -593,6 +593,20 @@ def test_hardware_is_compared_by_how_near_it_comes_to_its_roofline() -> None:
     assert roofline_share(counted, "forward", cuda, 1e-4) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "threads", "known"), [("torch@2", 1, False), ("torch@1", 2, True)]
+)
+def test_rates_of_one_core_say_nothing_of_several_threads(
+    name: str, threads: int, known: bool
+) -> None:
+    results = timed([LINEAR[0]], {name: 1e-3})
+    machine = Machine("g", "server", {"copy bandwidth": 1e10, "matmul float32": 1e12})
+    run = msgspec.structs.replace(results.run, machine=machine, options={"threads": threads})
+    there = msgspec.structs.replace(results, run=run)
+    forward = texts(next(iter(side_by_side([there, there]).lines)))
+    assert (forward[4] != "n/a") == known
+
+
 # The real thing
 
 

@@ -301,6 +301,17 @@ def test_the_history_of_a_cell_goes_from_the_oldest_run_to_the_newest(store: Sto
     assert store.history("c", "torch", "forward") == []
 
 
+def test_a_cell_is_found_in_all_runs_that_have_it(store: Store) -> None:
+    for id, verdict in (("a", "checked"), ("b", "mistrusted")):
+        store.begin(run(id), [], [])
+        store.add_cell(id, Cell("c", "numpy", "forward", verdict, notes=["computes in float32"]))
+    store.begin(run("d"), [], [])
+    found = store.verdicts("c", "numpy", "forward")
+    assert {name: (each.verdict, each.precision) for name, each in found.items()} == {
+        "a": ("checked", "float32"), "b": ("mistrusted", "float32")
+    }  # fmt: skip
+
+
 # Processes.
 
 WRITER = """

@@ -210,6 +210,12 @@ def test_states_that_are_no_states(tmp_path: Path, text: str | None) -> None:
         io.load_training(tmp_path / "s", model=nn.Linear(1, 1))
 
 
+def test_files_of_others_may_speak_of_tapegrad(tmp_path: Path) -> None:
+    notes = {"notes": "trained with tapegrad", "see tapegrad": "1"}
+    save_file({"a": np.ones(1)}, tmp_path / "s", notes)
+    assert io.load(tmp_path / "s")["a"].tolist() == [1.0]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_no_damage_of_a_name_hides_the_checksum(tmp_path: Path, whole: bool) -> None:
     path, model = tmp_path / "state", nn.Linear(1, 1)

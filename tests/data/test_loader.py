@@ -131,6 +131,21 @@ def test_threads_have_numbers_and_begin_once() -> None:
     assert len(list(loader)) == 5 and begun in ([0], [0, 1], [1, 0])
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_samplers_without_length_are_gone_over(workers: int) -> None:
+    numbers = (number for number in (3, 1, 2))
+    loader = DataLoader(Squares(), 2, sampler=numbers, num_workers=workers)
+    assert [x.tolist() for x, _ in list(loader)] == [[3, 1], [2]]
+
+
+def test_a_thread_that_cannot_begin_says_why() -> None:
+    def begin(number: int) -> None:
+        raise KeyError(f"no file for thread {number}")
+
+    with pytest.raises(KeyError, match="no file for thread"):
+        list(DataLoader(Squares(), 2, num_workers=2, worker_init_fn=begin))
+
+
 def test_a_batch_that_takes_too_long_is_told() -> None:
     free = threading.Event()
 
@@ -163,7 +178,7 @@ def test_errors_of_workers_arrive() -> None:
         (lambda: DataLoader(ROWS, shuffle=True, sampler=[1]), OptionError, "got both"),
         (lambda: DataLoader(ROWS, 2, batch_sampler=[[1]]), OptionError, "leave them out"),
         (lambda: DataLoader(ROWS, None, drop_last=True), OptionError, "needs a batch_size"),
-        (lambda: len(DataLoader(ROWS, sampler=iter([1]))), OptionError, "has no length"),
+        (lambda: len(DataLoader(ROWS, sampler=iter([1]))), DTypeError, "sampler has no length"),
         (lambda: TensorDataset(ones(2), ones(3)), ShapeError, r"\(2,\), \(3,\)"),
         (TensorDataset, ShapeError, "none"),
         (lambda: default_collate([object()]), DTypeError, "give DataLoader a collate_fn"),

@@ -1,6 +1,5 @@
-"""Fixtures: every instruction set this machine can run, and Ctrl-C."""
+"""Fixtures: every instruction set this machine can run."""
 
-import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,11 +14,3 @@ def isa(request: pytest.FixtureRequest) -> Iterator[str]:
     tg.set_isa(request.param)
     yield request.param
     tg.set_isa(before)
-
-
-@pytest.fixture
-def ctrl_c_is_heard() -> Iterator[None]:
-    """A shell that runs the tests in the background makes them ignore SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

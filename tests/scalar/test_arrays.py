@@ -573,3 +573,29 @@ def test_results_of_nothing_are_those_of_numpy() -> None:
         with pytest.raises(ValueError, match="at least one operand"):
             np.max(x.reshape(shape), axis=axis)
     assert np.max(x.reshape(0, 3), axis=1).shape == np.max(np.empty((0, 3)), axis=1).shape == (0,)
+
+
+@pytest.mark.parametrize("ufunc", [np.logical_and, np.logical_or, np.logical_xor])
+def test_running_logic_is_true_or_false_from_the_first_on(ufunc: np.ufunc) -> None:
+    numbers = np.array([-2.5, 0.0, 3.0, 0.0])
+    for turned in (numbers, numbers[::-1]):
+        x = tg.Graph().inputs(4)
+        found = tg.compile(ufunc.accumulate(x))(turned)
+        np.testing.assert_array_equal(found, ufunc.accumulate(turned))
+
+
+def test_a_number_is_its_own_only_row() -> None:
+    x: Any = tg.Graph().input()
+    for axis in (0, -1, (), (0,)):
+        assert tg.compile(np.sum(x * x, axis=axis))([3.0]) == 9.0
+        assert tg.compile(np.max(x, axis=axis))([3.0]) == 3.0
+    with pytest.raises(tg.ShapeError, match="axis 1"):
+        np.sum(x, axis=1)
+
+
+def test_arrays_like_others_may_have_no_dimensions() -> None:
+    x: Any = tg.Graph().inputs(3)
+    assert np.zeros_like(x, shape=()) == 0
+    assert np.full_like(x, x[1], shape=()) is x[1]
+    assert np.ones_like(x[:0], shape=(2,)).tolist() == [1, 1]
+    assert np.resize(x[:0], 2).tolist() == [0, 0]

@@ -214,6 +214,20 @@ def test_loops_are_loops(tmp_path: Path) -> None:
     np.testing.assert_allclose(call([1.0, 0.5, 0.1])[0], [2 * p, v], rtol=1e-12)
 
 
+def test_scans_of_no_steps_are_no_loops(tmp_path: Path) -> None:
+    x = tg.Graph().inputs(3)
+    table, _ = tg.scan(lambda c, row: (c * row, c), x[0], np.empty(0))
+    stepped, _ = tg.scan(lambda c, row: (c * row * x[2], c), x[1], x[:0])
+    program = tg.compile([table * 2, stepped], wrt=x)
+    assert "for (" not in program.to_c()
+    for ours, engine in zip(
+        compiled({"none": program}, tmp_path)["none"]([3.0, 4.0, 5.0]),
+        results(program, [3.0, 4.0, 5.0]),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(ours, engine)
+
+
 def test_the_text_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
     x = tg.Graph().inputs(1)
     program = tg.compile(tg.exp(x[0]), wrt=x)

@@ -81,6 +81,30 @@ def test_the_branch_a_where_does_not_take_does_no_harm() -> None:
         assert [program([point])[1][0] for point in (0.0, 4.0)] == [1.0, 0.25]
 
 
+def power(exponent: float) -> Any:
+    """x to a power, as a function from outside with two derivatives."""
+
+    def second(h: Any, g: Any, x: Any) -> Any:
+        with np.errstate(all="ignore"):
+            slope = exponent * x ** (exponent - 1)
+            return h * slope, h * g * (exponent - 1) * slope / x
+
+    slope = tg.custom(lambda g, x: g * exponent * x ** (exponent - 1), second)
+    return tg.custom(lambda x: x**exponent, slope)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_second_derivatives_behind_a_where(mode: Any) -> None:
+    """A cotangent of 0 may be the derivative's own, and not that of a branch not taken."""
+    x = tg.Graph().inputs(1)
+    chosen = tg.where(x[0] > 0, tg.square(power(3.0)(x[0]) - 1), x[0] ** 2)
+    left_out = tg.where(x[0] > 0, power(1.5)(x[0]), x[0] ** 2)  # its slope at 0 is that of a root
+    both = [tg.jacobian([tg.grad(y, x[0])], x, mode=mode)[0, 0] for y in (chosen, left_out)]
+    program = tg.compile(both)
+    assert program([1.0]).tolist() == [18.0, 0.75]
+    assert program([0.0]).tolist() == [2.0, 2.0]
+
+
 def test_names_are_shown() -> None:
     x = tg.Graph().input("x")
     assert "my op(x)" in repr(sine(name="my op")(x))

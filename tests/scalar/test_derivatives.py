@@ -66,6 +66,42 @@ def test_an_arrow_takes_two_sweeps() -> None:
     assert hessian.sweeps == 2
 
 
+@pytest.mark.parametrize("derivative", ["hessian", "jacobian"])
+def test_a_variable_or_an_output_that_meets_all_others_takes_linear_time(derivative: str) -> None:
+    def seconds(n: int) -> float:
+        x = tg.Graph().inputs(n)
+        arrow = tg.sum(x[0] * x[1:] ** 2)
+        outputs = np.append(x[1:] * x[:-1], arrow)
+        started = time.process_time()
+        if derivative == "hessian":
+            assert tg.hessian(arrow, x, sparse=True).sweeps == 2
+        else:
+            assert tg.jacobian(outputs, x, sparse=True).sweeps == 3
+        return time.process_time() - started
+
+    assert min(seconds(32_000) for _ in range(2)) < 24 * max(seconds(4_000) for _ in range(3))
+
+
+@given(st.data())
+@settings(deadline=None)
+def test_fewest_groups_are_those_of_the_mode_with_fewer(data: Any) -> None:
+    n, m = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
+    x = tg.Graph().inputs(n)
+    some = st.lists(st.integers(0, n - 1), min_size=1, max_size=n)
+    outputs = [tg.prod(list(tg.exp(x[data.draw(some)]))) for _ in range(m)]
+    sweeps = {
+        mode: tg.jacobian(outputs, x, sparse=True, mode=mode).sweeps
+        for mode in ("forward", "reverse", "auto")
+    }
+    assert sweeps["auto"] == min(sweeps["forward"], sweeps["reverse"])
+    found = tg.hessian(tg.sum(outputs), x, sparse=True)
+    dense = tg.compile(tg.hessian(tg.sum(outputs), x).ravel(), inputs=x)
+    point = np.linspace(-1, 1, n)
+    np.testing.assert_allclose(
+        found.compile(inputs=x)(point).toarray(), dense(point).reshape(n, n), rtol=1e-10, atol=1e-12
+    )
+
+
 def differences(function: Any, x: Any, step: float = 1e-6) -> Any:
     """The Jacobian by central differences of the replayed values."""
     program = tg.jvp(function)

@@ -510,6 +510,20 @@ def test_a_change_as_small_as_asked_for_ends() -> None:
     assert np.all(changes[:-1] > 1e-3)
 
 
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("starts", [1, 5])
+@pytest.mark.parametrize("method", ["sgd", "momentum", "adam"])
+def test_callbacks_do_not_end_what_still_changes(method: Any, starts: int, every: int) -> None:
+    """A callback is given the value at its point, which the next step meets again."""
+    x0 = np.random.default_rng(0).normal(size=(starts, 4))
+    rules: dict[str, Any] = {"ftol": 1e-9, "lr": 1e-4, "steps": 50, "history": 1}
+    want = valley().minimize(x0, method, **rules)
+    got = valley().minimize(x0, method, **rules, callback=lambda *_: None, every=every)
+    assert got.reason.tolist() == want.reason.tolist() == ["steps"] * starts
+    for name in ("x", "value", "last_x", "last_value", "history", "steps"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
+
+
 def test_without_rules_all_steps_are_taken() -> None:
     for method in ("sgd", "momentum", "adam"):
         found = valley().minimize(np.ones(4), method, steps=37)

@@ -261,6 +261,7 @@ def test_an_error_in_progress_ends_the_run(client: Client) -> None:
         (lambda c: untyped.batch(build(), points(2), None), tg.DTypeError),
         (lambda c: untyped.batch(None, points(2), c), tg.DTypeError),
         (lambda c: untyped.batch(build(), points(2), c, seconds=0), tg.OptionError),
+        (lambda c: untyped.batch(build(), points(2), c, seconds="1"), tg.OptionError),
         (lambda c: untyped.map([build()], [], c), tg.ShapeError),
         (lambda c: untyped.map([build()], [[1.0]], c), tg.ShapeError),
         (lambda c: untyped.map([1], [[1.0]], c), tg.DTypeError),

@@ -192,6 +192,10 @@ def _masked_mul(a: Any, b: Any) -> Any:
     return np.where(a == 0, a, a * b)
 
 
+def _masked_both(a: Any, b: Any) -> Any:
+    return np.where(a == 0, a, np.where(b == 0, b, a * b))
+
+
 def _sigmoid(a: Any) -> Any:
     return np.where(a < 0, np.exp(np.minimum(a, 0)), 1) / (1 + np.exp(-np.abs(a)))
 
@@ -220,6 +224,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "div": np.divide,
     "masked_mul": _masked_mul,
+    "masked_both": _masked_both,
     "sigmoid": _sigmoid,
     "softplus": lambda a: np.logaddexp(a, np.zeros_like(a)),
     "relu": lambda a: np.maximum(a, np.zeros_like(a)),
@@ -364,6 +369,15 @@ def gradient_at(output: Callable[[Any], tg.Var], point: list[float]) -> list[flo
     _, gradient = tg.compile(output(x), wrt=x)(point)
     found: list[float] = gradient.tolist()
     return found
+
+
+@pytest.mark.parametrize("point", [[1.0, math.nan, 2.0], [math.nan] * 3])
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_stand_still_at_nan_in_both_modes(name: str, point: list[float]) -> None:
+    x = tg.Graph().inputs(3)
+    y = getattr(tg, name)(x)
+    assert tg.compile(list(tg.grad(y, x)))(point).tolist() == [0.0] * 3
+    assert tg.compile(tg.jvp(y, x, [1.0, 2.0, 3.0]))(point) == 0.0
 
 
 def test_relu_hides_no_nan(isa: str) -> None:

@@ -591,3 +591,76 @@ def test_branches_in_a_step_are_refused() -> None:
     x = tg.Graph().input("x")
     with pytest.raises(TypeError, match=r"tg\.where"):
         tg.scan(lambda c, _: (c if c > 0 else -c, None), x, length=3)
+
+
+# ---- which results depend on which operands ------------------------------------------------------
+
+
+def kinds_of_steps(w: Any) -> dict[str, Any]:
+    """Steps of two carried values, by what their results depend on."""
+    return {
+        "each by itself": lambda c, x: ((c[0], c[1]), x * x),
+        "running": lambda c, x: ((c[0] + x * x, c[1]), c[0] * w),
+        "the one before": lambda c, x: ((x, c[0]), x * c[0]),
+        "two before": lambda c, x: ((x, c[0]), c[1] * x),
+        "flat": lambda c, x: ((tg.floor(c[0]) + x, c[1]), tg.where(c[0] > 0, x, 1.0)),
+        "a scan": lambda c, x: (c, tg.scan(lambda d, _: (d * x, None), x, length=3)[0]),
+    }
+
+
+@pytest.mark.parametrize("name", kinds_of_steps(None))
+@pytest.mark.parametrize("length", [1, 2, 5, 11])
+def test_sparse_patterns_are_those_of_the_steps_unrolled(name: str, length: int) -> None:
+    def results(loop: Any) -> tuple[Any, Any]:
+        x = tg.Graph().inputs(length + 1)
+        end, ys = loop(kinds_of_steps(x[-1])[name], (x[-1], 0.5 * x[-1]), x[:-1])
+        return x, [*end, *ys]
+
+    point = np.linspace(0.3, 1.3, length + 1)
+    found = []
+    for loop in (lambda *a: tg.scan(*a, checkpoint=3), unrolled):
+        x, outputs = results(loop)
+        jacobian = tg.jacobian(outputs, x, sparse=True)
+        x, outputs = results(loop)
+        hessian = tg.hessian(tg.sum(outputs), x, sparse=True)
+        found.append([(each, each.compile()(point).toarray()) for each in (jacobian, hessian)])
+    for (ours, matrix), (wanted, right) in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours.rows, wanted.rows)
+        np.testing.assert_array_equal(ours.columns, wanted.columns)
+        np.testing.assert_allclose(matrix, right, rtol=1e-12, atol=1e-13)
+
+
+def test_a_scan_of_steps_that_do_not_meet_takes_one_sweep() -> None:
+    squares = tg.jacobian(lambda x: tg.scan(lambda c, x: (c, x * x), 0.0, x)[1], sparse=True)
+    matrix = squares(np.arange(1.0, 301.0))
+    assert (matrix.nnz, squares.sweeps) == (300, 1)
+    np.testing.assert_array_equal(matrix.diagonal(), 2 * np.arange(1.0, 301.0))
+
+
+# ---- steps that nothing depends on ---------------------------------------------------------------
+
+#: Functions of a scan whose later steps, or last carried value, are infinite or NaN.
+SPOILT_LATER: list[Callable[[Any], Any]] = [
+    lambda scan: lambda x: scan(lambda c, _: (tg.log(c), c * c), x)[1][0],
+    lambda scan: lambda x: scan(lambda c, _: (c - 1, tg.sqrt(c)), x)[1][0],
+    lambda scan: lambda x: scan(lambda c, t: (tg.sqrt(c - 2), c * t), x)[1][0],
+    lambda scan: lambda x: scan(lambda c, _: ((c[0] * 0.5, tg.log(c[1])), None), (x, x))[0][0],
+    lambda scan: lambda x: scan(lambda c, t: (tg.log(c * t), c), x * x)[1][0] * x,
+]
+
+
+@pytest.mark.parametrize("function", SPOILT_LATER)
+@pytest.mark.parametrize("length", [2, 5, 30])
+@pytest.mark.parametrize("checkpoint", [2, 64])
+def test_steps_that_nothing_depends_on_spoil_no_derivative(
+    function: Any, length: int, checkpoint: int
+) -> None:
+    times = np.linspace(1.0, 0.0, length)
+    scanned = function(lambda step, carry: tg.scan(step, carry, times, checkpoint=checkpoint))
+    plain = function(lambda step, carry: unrolled(step, carry, times.tolist()))
+    point = 2.0
+    wanted = tg.value_and_grad(plain)(point)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(tg.value_and_grad(scanned)(point), wanted, rtol=1e-14)
+    np.testing.assert_allclose(tg.jvp(scanned)(point, 1.0), wanted, rtol=1e-14)
+    np.testing.assert_allclose(tg.hessian(scanned)(point), tg.hessian(plain)(point), rtol=1e-13)

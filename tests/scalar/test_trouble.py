@@ -439,6 +439,15 @@ def test_derivatives_that_overflow_in_a_scan_are_told_with_their_step() -> None:
     assert len(found.steps) == 1
 
 
+def test_of_two_scans_the_one_that_overflows_is_told() -> None:
+    x = tg.Graph().input("x")
+    half, _ = tg.scan(lambda c, _: (c * 0.5, None), x, length=3)
+    large, _ = tg.scan(lambda c, _: (c * 1e100, None), x, length=2)
+    found = tg.locate_nonfinite(half + 1e200 * large, [1e-300], wrt=[x])
+    assert found is not None
+    assert (found.op, found.overflow, found.steps) == ("mul", True, (0,))
+
+
 def test_steps_that_a_where_leaves_out_do_no_harm_backward() -> None:
     a = tg.Graph().input("a")
     rows = np.array([0.0, 1.0, 2.0, 3.0])

@@ -369,7 +369,38 @@ def what_recorded_gradients_depend_on(lib: Any) -> Any:
     return [each.requires_grad for each in gradients], _listed(*gradients)
 
 
+def gradients_that_somebody_holds(lib: Any) -> Any:
+    """Return what hooks and functions saw, or gave, after gradients were added to later."""
+    seen: list[Any] = []
+    given = lib.tt.full((2,), 3.0, dtype=lib.tt.float64)
+
+    class Given(_function(lib)):  # type: ignore[misc]
+        @staticmethod
+        def forward(ctx: Any, a: Any, b: Any) -> Any:
+            ctx.save_for_backward(b)
+            return a * b
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append(g)
+            return ctx.saved_tensors[0], None
+
+    leaves = [_leaf(lib, 1.0, 2.0) for _ in range(5)]
+    told, replaced, custom, inner, first = leaves
+    told.register_hook(seen.append)
+    replaced.register_hook(lambda g: given)
+    weight = _leaf(lib, 5.0, 6.0).detach()
+    for _ in range(3):
+        inside = inner.clone()
+        inside.register_hook(seen.append)
+        parts = (told, replaced, Given.apply(custom, given), inside, first + first.clone())
+        for part in parts:
+            part.backward(weight, retain_graph=True)
+    return _listed(*seen, given, weight, *(each.grad for each in leaves))
+
+
 CALLS = [
+    gradients_that_somebody_holds,
     unused_results,
     results_that_are_arguments,
     shapes_of_gradients,

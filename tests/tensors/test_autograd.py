@@ -357,6 +357,20 @@ def test_threads_walk_graphs_of_their_own() -> None:
                 np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
 
 
+def test_threads_add_to_the_gradients_of_shared_leaves() -> None:
+    x = tt.zeros(1_000_000, requires_grad=True)
+    ones = tt.ones(1_000_000)
+
+    def walk(_: int) -> None:
+        for _ in range(60):
+            x.backward(ones)  # which takes no more than the sum
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(walk, range(4)))
+    assert x.grad is not None
+    assert (x.grad.amin().item(), x.grad.amax().item()) == (240.0, 240.0)
+
+
 def test_detach_shares_elements_and_stops_gradients() -> None:
     x = leaf(1.0, 2.0)
     y = x * x

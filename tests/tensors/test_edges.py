@@ -59,6 +59,8 @@ EMPTY = (
         "x.roll(1, 0)",
     ),
     *("F.linear(x, x)", "F.linear(x.T, x.T)", "F.pad(x, (1, 1))", "x.expand(2, 3, 0)"),
+    *(f"tt.einsum('ij,ij->{result}', x, x.sum(1, True))" for result in ("ij", "i", "j", "")),
+    "tt.einsum('ij,ij->ij', x.sum(1, True), x)",
 )
 
 
@@ -229,6 +231,15 @@ def test_gradients_at_nan_are_those_of_pytorch(torch: Torch, expression: str) ->
         for device in DEVICES:
             ours = gradients_of(tapegrad(), expression, [given], device)
             same(ours, theirs, 1e-12, f"{expression} {given}")
+
+
+@pytest.mark.parametrize("p", [-2.0, -1, -0.5, 0.5, 0.75, 1, 1.5, 3])
+def test_norms_of_zeros_have_the_gradients_of_pytorch(torch: Torch, p: float) -> None:
+    for given in ([0.0, 2.0, -3.0], [-0.0, 0.0, 0.0]):
+        theirs = torch(gradients_of, f"x.norm({p})", [given])
+        for device in DEVICES:
+            ours = gradients_of(tapegrad(), f"x.norm({p})", [given], device)
+            same(ours, theirs, 1e-12, f"norm({p}) of {given}")
 
 
 # ---- long sums ----------------------------------------------------------------------------------

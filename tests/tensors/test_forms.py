@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import DeviceError, GradError, OptionError, ShapeError, TapegradError
+from tapegrad.errors import (
+    DeviceError,
+    DTypeError,
+    GradError,
+    OptionError,
+    ShapeError,
+    TapegradError,
+)
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 from tests.tensors.torch_forms import REFUSED, outcomes
 
@@ -485,6 +492,16 @@ def test_other_memory_is_copied_if_asked_for() -> None:
     assert tg.from_dlpack(array, device="reference").device == tg.device("reference")
     with pytest.raises(DeviceError, match="copy=False"):
         tg.from_dlpack(array, device="reference", copy=False)
+
+
+def test_capsules_are_read_and_what_cannot_be_is_explained() -> None:
+    array = np.arange(3.0)
+    shared = tg.from_dlpack(array.__dlpack__(max_version=(1, 0)))
+    shared += 1
+    assert array.tolist() == [1.0, 2.0, 3.0]
+    assert tg.from_dlpack(array.__dlpack__()).tolist() == [1.0, 2.0, 3.0]
+    with pytest.raises(DTypeError, match="from_dlpack: expected an array with the method"):
+        tg.from_dlpack(3)
 
 
 @pytest.mark.parametrize("module", [tg, tg.nn, tg.nn.functional, tg.optim, tg.data])

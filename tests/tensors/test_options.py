@@ -132,6 +132,7 @@ EXPRESSIONS = [
     *("F.pad(x, (1, 0, 0, 2), value=3.0)", "F.pad(x, (-1, 1))", "tt.einsum('ij,kj->ik', x, y)"),
     *("tt.einsum('bij, j -> bi', stack, row)", "tt.einsum('...j,j', stack, row)"),
     *("tt.einsum('ij,ij,ij->j', x, y, p)", "tt.einsum('ij->', x)", "tt.einsum('bij->jb', stack)"),
+    *("tt.broadcast_to(row, (2, -1))", "stack[:, :1].broadcast_to((-1, 5, -1))"),
     *("F.conv2d(image, kernel, groups=2)", "F.conv2d(image[0], kernel, padding='same', groups=2)"),
     *("F.conv2d(image, kernel, None, (2, 1), (1, 2), (2, 1), 2)", "F.max_pool2d(image[0], 2)"),
     *("F.max_pool2d(image, (3, 2), (2, 1), (1, 0), 1, True)", "F.max_pool2d(image, 2, padding=1)"),

@@ -169,11 +169,11 @@ def test_bools_change_in_place(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_masked_mul_takes_tensors(device: str) -> None:
+def test_masked_products_take_tensors(device: str) -> None:
     x = tt.tensor([0.0, 2.0], device=device, requires_grad=True)
     y = tt.tensor([INF, 3.0], device=device)
-    found = tg.masked_mul(x, y)
-    assert found.tolist() == [0.0, 6.0]
+    assert tg.masked_mul(x, y).tolist() == [0.0, 6.0]
+    assert tg.masked_both(x, y).tolist() == tg.masked_both(y, x).tolist() == [0.0, 6.0]
 
 
 def test_a_copy_of_a_parameter_is_a_parameter_on_its_memory() -> None:

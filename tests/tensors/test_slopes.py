@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -59,3 +62,48 @@ def test_a_branch_not_taken_has_no_gradient(name: str, device: str) -> None:
     ).sum().backward()
     assert x.grad is not None
     assert x.grad[:2].tolist() == [0.0, 0.0] and x.grad[2].item() != 0.0
+
+
+#: With operands, results or slopes that are infinite or NaN where x is 0.
+SINGULAR = (
+    *("1 / x", "-y / x", "x / x", "x**-1", "tt.reciprocal(x)", "tt.rsqrt(x)", "y % x"),
+    *("x * tt.log(x)", "tt.log(x) * y", "tt.log(x)**3", "tt.exp(1 / x)", "tt.atan2(x, x)"),
+    *("tt.rsqrt(x * x) * x", "tt.sigmoid(1 / x)", "tt.sin(1 / x)", "y**(1 / x)"),
+)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("expression", SINGULAR)
+def test_no_operand_of_a_branch_not_taken_has_one(expression: str, device: str) -> None:
+    def gradients(*points: float) -> list[Any]:
+        x = tt.tensor(points, dtype="float64", device=device, requires_grad=True)
+        y = tt.full_like(x, 3.0).requires_grad_()
+        out = tg.where(x > 0, eval(expression, {"x": x, "y": y, "tt": tt}), 0.0)
+        plain = tt.grad(out.sum(), [x, y], retain_graph=True, materialize_grads=True)
+        first = tt.grad(out.sum(), [x, y], create_graph=True, materialize_grads=True)
+        total = first[0].sum() + first[1].sum()
+        second = tt.grad(total, [x, y], materialize_grads=True) if total.requires_grad else ()
+        return [each.detach().numpy() for each in (*plain, *first, *second)]
+
+    for found, alone in zip(gradients(0.0, 2.0), gradients(2.0), strict=True):
+        np.testing.assert_array_equal(found, [0.0, *alone])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("function", "want"),
+    [
+        (tg.erf, [0.0, 2 * np.pi**-0.5, 0.0, -4 * np.pi**-0.5, 0.0, 24 * np.pi**-0.5]),
+        (tg.atan, [0.0, 1.0, 0.0, -2.0, 0.0, 24.0]),
+        (lambda x: tg.hypot(x, tt.ones_like(x)), [1.0, 0.0, 1.0, 0.0, -3.0, 0.0]),
+        (lambda x: (x + 1) ** x, [1.0, 0.0, 2.0, -3.0, 20.0, -90.0]),
+    ],
+)
+def test_derivatives_of_high_order_where_a_factor_is_zero_by_itself(
+    function: Callable[[Any], Any], want: list[float], device: str
+) -> None:
+    x = tt.tensor(0.0, dtype="float64", device=device, requires_grad=True)
+    orders = [function(x)]
+    for _ in want[1:]:
+        orders += tg.grad(orders[-1], [x], create_graph=True)
+    np.testing.assert_allclose([each.item() for each in orders], want, 1e-12, 1e-12)

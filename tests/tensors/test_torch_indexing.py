@@ -114,6 +114,17 @@ def test_picked_elements_lie_in_order_as_in_pytorch() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_element_is_written_to_one_place(shape: tuple[int, ...], device: str) -> None:
+    x, y = (tt.full(each, 5.0, device=device) for each in ((2, 3), shape))
+    y.requires_grad_()
+    x[1, 2] = 7 * y
+    assert x.tolist() == [[5.0, 5.0, 5.0], [5.0, 5.0, 35.0]]
+    x.sum().backward()
+    assert y.grad is not None and y.grad.shape == shape and y.grad.sum().item() == 7.0
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_indices_that_change_afterwards_do_not_change_gradients(device: str) -> None:
     x = tt.ones(4, device=device, requires_grad=True)
     places = tt.tensor([0, 1], device=device)

@@ -42,6 +42,7 @@ ELEMENTWISE: dict[str, Callable[..., Array]] = {
     "mul": np.multiply,
     "div": np.divide,
     "masked_mul": lambda a, b: np.where(a == 0, a, a * b),
+    "masked_both": lambda a, b: np.where(a == 0, a, np.where(b == 0, b, a * b)),
     "pow": np.power,
     "sqrt": np.sqrt,
     "square": lambda a: a * a,

@@ -196,7 +196,8 @@ def unseen() -> Iterator[str]:
         "taken and whose result is then copied, or could be a view of an input; what takes less "
         f"than copying a result {guards.COPY_FACTOR:g} times and is put off until it is read, of "
         "inputs that are kept; random results of which "
-        f"{guards.DRAWS} or more were drawn beforehand; {hidden} and "
+        f"{guards.DRAWS} or more were drawn beforehand; of graphs, fused operators and models, "
+        f"answers that were prepared for what the driver draws; {hidden} and "
         f"{preparation.FACTOR - 1:g} times what is told, when graphs are built and compiled; what "
         "is done where a new graph is handed over."
     )

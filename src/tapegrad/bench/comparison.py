@@ -51,6 +51,8 @@ FACTOR = 32.0
 SUM_FACTOR = 8.0
 #: Elements that are compared at a time.
 BLOCK = 1 << 15
+#: A size beyond it would excuse any error.
+LARGEST = float(np.finfo(np.float64).max)
 #: Operators whose derivative jumps.
 KINKED = ("relu", "max_pool2d")
 #: Over all elements but those that are no numbers.
@@ -115,8 +117,8 @@ def compare(
             return Difference(f"{name} has shape {_shape(array)}, not {_shape(truth)}")
         if np.isfinite(truth).all() and not np.isfinite(array).all():
             return Difference(f"{name} is not finite")
-        if name.startswith("grad:") and _size(truth) < least:
-            error = _size(array) / least
+        if name.startswith("grad:") and typical_size(truth) < least:
+            error = typical_size(array) / least
         elif kinks and name.startswith("grad:"):
             error = norm_error(array, truth) / math.sqrt(kinks * tolerance(dtype, kinks))
         else:
@@ -129,11 +131,12 @@ def compare(
 
 def relative_error(found: AnyArray, truth: AnyArray) -> float:
     """Return the largest error of an element in units of its size and of the typical size."""
-    scale = _size(truth, finite=True)
+    scale = typical_size(truth, finite=True)
     worst = 0.0
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         for left, right in _blocks(found, truth):
-            error = np.abs(left - right.astype(np.float64)) / (np.abs(right) + scale)
+            exact = right.astype(np.float64)
+            error = np.abs(left - exact) / np.minimum(np.abs(exact) + scale, LARGEST)
             if np.isnan(most := np.max(error)):
                 same = (left == right) | (np.isnan(left) & np.isnan(right))
                 most = np.max(np.where(same, 0.0, np.where(np.isnan(error), np.inf, error)))
@@ -146,7 +149,7 @@ def norm_error(found: AnyArray, truth: AnyArray) -> float:
     squares = 0.0
     for left, right in _blocks(found, truth):
         squares += float(np.sum(np.square(left - right.astype(np.float64))))
-    norm, error = _size(truth) * math.sqrt(truth.size), math.sqrt(squares)
+    norm, error = typical_size(truth) * math.sqrt(truth.size), math.sqrt(squares)
     return error / norm if norm else math.inf if error else 0.0
 
 
@@ -178,15 +181,37 @@ def _allowed(dtype: str, terms: int, name: str, wanted: Mapping[str, AnyArray]) 
     return allowed
 
 
-def _size(array: AnyArray, *, finite: bool = False) -> float:
-    """Return the root mean square of an array, or of its `finite` elements."""
+def typical_size(array: AnyArray, *, finite: bool = False) -> float:
+    """Return the root mean square of an array, or of its `finite` elements.
+
+    Example:
+        >>> typical_size(np.array([3e200, 4e200, np.nan]), finite=True) / 5e200 * 2**0.5
+        1.0
+
+    """
+    found = _root_mean_square(array, 1.0, finite)
+    if 0 < found < math.inf:
+        return found
+    unit = _largest(array)  # squares may be too large for a number, or too small
+    return unit * _root_mean_square(array, unit, finite) if unit else found
+
+
+def _root_mean_square(array: AnyArray, unit: float, finite: bool) -> float:
     squares, count = 0.0, 0
     for (block,) in _blocks(array):
         if finite and not np.isfinite(block).all():
             block = block[np.isfinite(block)]  # noqa: PLW2901
-        squares += float(np.sum(np.square(block, dtype=np.float64)))
+        with np.errstate(over="ignore", under="ignore"):
+            scaled = block if unit == 1.0 else block / unit
+            squares += float(np.sum(np.square(scaled, dtype=np.float64)))
         count += block.size
     return math.sqrt(squares / count) if count else 0.0
+
+
+def _largest(array: AnyArray) -> float:
+    """Return the largest finite size of an element."""
+    blocks = (block[np.isfinite(block)] for (block,) in _blocks(array))
+    return max((float(np.max(np.abs(block))) for block in blocks if block.size), default=0.0)
 
 
 def _blocks(*arrays: AnyArray) -> Iterator[tuple[AnyArray, ...]]:
@@ -198,7 +223,7 @@ def _blocks(*arrays: AnyArray) -> Iterator[tuple[AnyArray, ...]]:
 
 def _typical_gradient(wanted: Mapping[str, AnyArray]) -> float:
     """Return the median of the sizes of all gradients."""
-    sizes = [_size(array) for name, array in wanted.items() if name.startswith("grad:")]
+    sizes = [typical_size(array) for name, array in wanted.items() if name.startswith("grad:")]
     return float(np.median(sizes)) if sizes else 0.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 
 from tapegrad.errors import TapegradError
@@ -37,6 +38,15 @@ class UnknownNameError(BenchError, LookupError):
 
 class MalformedFileError(BenchError, ValueError):
     """A user's suite or adapter file cannot be used."""
+
+
+class OutputError(BenchError, RuntimeError):
+    """A file that was asked for could not be written: there is no room, or no such place."""
+
+    def __init__(self, path: object, error: OSError) -> None:
+        super().__init__(f"{path} cannot be written: {error.strerror}.")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            self.exit_code = 6
 
 
 class InstallError(BenchError, RuntimeError):

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.bench import machine, terms, units
+from tapegrad.worker import controls
 from tapegrad.worker.case import Case
 
 AnyArray = NDArray[Any]
@@ -182,13 +183,9 @@ def _found(elements: Mapping[str, Any], source: AnyArray) -> list[str]:
 
 def copying(nbytes: int) -> float:
     """Measure what copying so many bytes takes, less what any call takes."""
-    source = np.ones(min(nbytes, MOST_COPIED), dtype=np.uint8)
-    target = np.zeros_like(source)
-    first, second = source[:1], target[:1]
-    whole = machine.fastest(lambda: np.copyto(target, source)) - machine.fastest(
-        lambda: np.copyto(second, first)
-    )
-    return max(0.0, whole) * nbytes / max(len(source), 1)
+    copied = min(nbytes, MOST_COPIED)
+    whole = machine.fastest(controls.copying(copied)) - machine.fastest(controls.copying(1))
+    return max(0.0, whole) * nbytes / max(copied, 1)
 
 
 @cache

@@ -41,6 +41,8 @@ FRAMEWORK_OF_MODULE = {"torch": "torch", "jax": "jax", "jaxlib": "jax", "tensorf
 
 #: The name of a contender that begins with the word for such an adapter.
 NAMED_AFTER = re.compile(rf"({'|'.join(sorted(set(FRAMEWORK_OF_MODULE.values())))})(?![^\W\d_])")
+#: Frameworks whose tensors a function can change, as NumPy's arrays.
+CHANGEABLE = ("torch",)
 #: Kinds of NumPy types that hold numbers or flags.
 NUMBERS = "biufc"
 
@@ -244,7 +246,39 @@ def _adapter(name: str, call: Callable[..., Any], framework: str) -> Adapter:
             f"{name} is written in {framework}, which this Python cannot import: {error}"
         ) from error
     adapter.operator = lambda name: call  # type: ignore[method-assign]
+    if framework in CHANGEABLE:
+        _have_tried(adapter, call)
     return adapter
+
+
+def _have_tried(adapter: Adapter, call: Callable[..., Any]) -> None:
+    """Have an adapter make a function ready only when one call of it has left its inputs alone."""
+    prepare = adapter.prepare
+
+    def tried(case: Case, arrays: Mapping[str, AnyArray]) -> Work:
+        adapter.operator = lambda name: _watched(case, call)  # type: ignore[method-assign]
+        prepare(case, arrays).phases["forward"].call()
+        adapter.operator = lambda name: call  # type: ignore[method-assign]
+        return prepare(case, arrays)
+
+    adapter.prepare = tried  # type: ignore[method-assign]
+
+
+def _watched(case: Case, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that complains where its inputs are not the same afterwards."""
+
+    def watched(*inputs: Any) -> Any:
+        before = [np.array(_as_numpy(each)) for each in inputs]
+        result = call(*inputs)
+        for array, old, new in zip(case.inputs, before, inputs, strict=True):
+            if not np.array_equal(old, _as_numpy(new), equal_nan=old.dtype.kind in "fc"):
+                raise BenchError(
+                    f"it changes its input {array.name}, so that the next call has other work to "
+                    "do; let it change a copy"
+                )
+        return result
+
+    return watched
 
 
 def _guess(name: str, named: Mapping[str, Any]) -> str:
@@ -283,6 +317,7 @@ class _NumpyFunction(Adapter):
             return call(*inputs)
 
         feed(arrays, [])
+        _watched(case, call)(*inputs)
         if not self._backward:
             phases = {"forward": Phase(run)}
             return Work(phases, feed, lambda _, result: _outputs(result))

@@ -23,6 +23,8 @@ class Settings:
     #: Whether caches are emptied before each call.
     cold: bool = False
     seed: int = 0
+    #: Of the inputs at which results are looked at a second time; none: nobody can foresee it.
+    second_seed: int | None = None
     #: Whether to measure memory, in a process of its own.
     memory: bool = False
     device: str = "cpu"

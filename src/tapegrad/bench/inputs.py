@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tapegrad.bench import scratch
+from tapegrad.bench.comparison import typical_size
 from tapegrad.bench.errors import MalformedFileError
 from tapegrad.worker.adapter import input_dtype
 from tapegrad.worker.case import Array, Case
@@ -57,7 +58,7 @@ def nudged(arrays: Arrays) -> Arrays:
     """Make inputs near a user's own: other values, but as valid."""
     rng = np.random.default_rng(0)
     return {
-        name: (array + 0.01 * _scale(array) * rng.random(array.shape)).astype(array.dtype)
+        name: (array + 0.01 * _size(array) * rng.random(array.shape)).astype(array.dtype)
         if np.issubdtype(array.dtype, np.floating)
         else array
         for name, array in arrays.items()
@@ -69,11 +70,9 @@ def turned(arrays: Arrays) -> Arrays:
     return {name: np.flip(array).copy() for name, array in arrays.items()}
 
 
-def _scale(array: NDArray[Any]) -> float:
+def _size(array: NDArray[Any]) -> float:
     """Return the typical size of an array's elements, one where they are all zero."""
-    finite = array[np.isfinite(array)]
-    size = float(np.sqrt(np.mean(np.square(finite, dtype=np.float64)))) if finite.size else 0.0
-    return size or 1.0
+    return typical_size(array, finite=True) or 1.0
 
 
 def _draw(array: Array, dtype: str, rng: np.random.Generator) -> NDArray[Any]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from threadpoolctl import threadpool_limits
 
 from tapegrad.bench.results import Machine
+from tapegrad.worker.controls import copying
 
 #: Copied by the bandwidth probe: more than caches hold.
 COPY_BYTES = 1 << 26
@@ -70,12 +71,9 @@ def measured() -> Machine:
 
 def probe() -> dict[str, float]:
     """Measure what one core copies (bytes read and written a second) and multiplies (flop/s)."""
-    source = np.ones(COPY_BYTES // 8)
-    target = np.zeros_like(source)
-    with threadpool_limits(1):
-        copying = fastest(lambda: np.copyto(target, source))
+    copied = fastest(copying(COPY_BYTES))
     rates = {f"matmul {dtype}": multiplying(dtype) for dtype in ("float32", "float64")}
-    return {"copy bandwidth": 2 * source.nbytes / copying, **rates}
+    return {"copy bandwidth": 2 * COPY_BYTES / copied, **rates}
 
 
 def multiplying(dtype: str) -> float:

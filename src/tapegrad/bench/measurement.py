@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from tapegrad.bench.oracle import (
 )
 from tapegrad.bench.preparation import PREPARATION
 from tapegrad.bench.process import Worker
-from tapegrad.bench.results import COMPUTES_IN, UNFINISHED, Block, Cell, CellKey
+from tapegrad.bench.results import COMPUTES_IN, UNFINISHED, Block, Cell, CellKey, type_in
 from tapegrad.bench.watch import Watch, disagreement
 from tapegrad.worker.case import Case
 
@@ -169,8 +170,7 @@ class Measurement:
     def _input_sets(self, given: Arrays | None) -> tuple[InputSet, InputSet]:
         """Make two sets of inputs with the right results for both; one, where it is large."""
         if given is None:
-            seeds = [self.settings.seed + index for index in range(1 if self._large else 2)]
-            sets = [inputs.make_inputs(self.case, seed) for seed in seeds]
+            sets = [inputs.make_inputs(self.case, seed) for seed in self._seeds()]
             truths = self._truths(sets, ("float64",))
         else:
             sets, truths = self._around(given)
@@ -179,6 +179,13 @@ class Measurement:
             for index, (arrays, truth) in enumerate(zip(sets, truths, strict=True))
         ]
         return saved[0], saved[-1]
+
+    def _seeds(self) -> Iterator[int]:
+        """Yield the seeds of the sets of inputs."""
+        yield self.settings.seed
+        if not self._large:
+            known = self.settings.second_seed
+            yield secrets.randbits(62) if known is None else known
 
     def _around(self, given: Arrays) -> tuple[list[Arrays], list[Truth]]:
         """Return a user's inputs with others that give other results, and what is right at both."""
@@ -279,8 +286,7 @@ class Measurement:
             self._forward[key.framework] = probe.reported
         if "counting" in self.settings.guards:
             self._units[key] = guards.units_of(self.case, probe.first)
-        notes = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
-        notes += self._precision(offer)
+        notes = self._notes(phase, offer)
         if self.case.random:
             notes.append("checked by its distribution")
         if self.case.stand_in is not None:
@@ -302,17 +308,24 @@ class Measurement:
             for cell in self._cells.values()
             if cell.framework == key.framework and cell.phase not in PREPARATION
         ]
+        notes = self._notes(key.phase, offer)
         if not judged:
-            self._conclude(key, "unconfirmed", "measured without the work it prepares")
+            reason = "measured without the work it prepares"
+            self._conclude(key, "unconfirmed", reason, notes=notes)
             return
         worst = next((cell for cell in judged if not cell.timed), judged[0])
-        notes = [*offer["notes"], *self._precision(offer)]
         self._conclude(key, worst.verdict, worst.reason, worst.error, notes)
 
-    def _precision(self, offer: Mapping[str, Any]) -> Iterator[str]:
-        """Say so where a contender computes in another type: no ratio is made of its times."""
+    def _notes(self, phase: str, offer: Mapping[str, Any]) -> list[str]:
+        """Return what a contender tells the reader, and the type it computes in if not the case's.
+
+        Only the driver says that: no ratio is made of times in different types.
+        """
+        told = [*offer["notes"], *offer.get("phase_notes", {}).get(phase, [])]
+        notes = [note for note in told if not type_in(note)]
         if offer["precision"] not in (None, self.case.dtype):
-            yield f"{COMPUTES_IN}{offer['precision']}"
+            notes.append(f"{COMPUTES_IN}{offer['precision']}")
+        return notes
 
     def _conclude(
         self,

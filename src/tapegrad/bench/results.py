@@ -34,6 +34,18 @@ UNTIMED = (
 COMPUTES_IN = "computes in "
 
 
+def type_in(note: str) -> str:
+    """Return the type that a note says a contender computes in, if that is what it says.
+
+    Example:
+        >>> type_in("computes in float32"), type_in("computes in blocks")
+        ('float32', '')
+
+    """
+    said = note.removeprefix(COMPUTES_IN)
+    return said if said != note and said in DTYPES else ""
+
+
 class CellKey(NamedTuple):
     """Where in a run's table something belongs: case (its key), framework, phase."""
 
@@ -86,8 +98,7 @@ class Cell(msgspec.Struct, frozen=True):
     @property
     def precision(self) -> str:
         """Return the type it computes in, where that is not the case's own."""
-        said = (note.removeprefix(COMPUTES_IN) for note in self.notes if COMPUTES_IN in note)
-        return next((each for each in said if each in DTYPES), "")
+        return next(filter(None, map(type_in, self.notes)), "")
 
 
 class Block(msgspec.Struct, frozen=True):

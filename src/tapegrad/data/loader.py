@@ -118,7 +118,8 @@ class DataLoader:
     def __len__(self) -> int:
         if self.batch_sampler is not None:
             return _length(self.batch_sampler, "batch_sampler")
-        samples = _length(self.dataset if self.sampler is None else self.sampler, "dataset")
+        plain = self.sampler is None
+        samples = _length(*((self.dataset, "dataset") if plain else (self.sampler, "sampler")))
         if self.batch_size is None:
             return samples
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
@@ -180,10 +181,14 @@ class DataLoader:
     def _ahead(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Keep some batches in the making; a pass that ends early leaves no thread behind."""
         number = count()
+        failed: list[Exception] = []
 
         def begin() -> None:
             if self.worker_init_fn is not None:
-                self.worker_init_fn(next(number))
+                try:
+                    self.worker_init_fn(next(number))
+                except Exception as error:  # the one who asks for a batch gets it
+                    failed.append(error)
 
         pool = ThreadPoolExecutor(self.num_workers, "tapegrad-data", begin)
         made: deque[Future[Any]] = deque()
@@ -192,6 +197,8 @@ class DataLoader:
                 made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
             while made:
                 batch = self._made(made.popleft())
+                if failed:
+                    raise failed[0]
                 for numbers in islice(batches, 1):
                     made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
                 yield batch
@@ -214,6 +221,7 @@ def _check_dataset(dataset: Any, ordered: bool) -> None:
 
 
 def _length(sized: object, what: str) -> int:
+    """Return a length; what has none is a TypeError, which `list` takes as "not known"."""
     if not isinstance(sized, Sized):
-        raise OptionError(f"DataLoader: the {what} has no length, so neither has the loader")
+        raise DTypeError(f"DataLoader: the {what} has no length, so neither has the loader")
     return len(sized)

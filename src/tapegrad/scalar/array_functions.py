@@ -172,7 +172,7 @@ def _cumulative(name: str, ufunc: np.ufunc) -> Elementwise:
         only(name, {"dtype": dtype, "out": out})
         array = plain(a)
         flat = np.ravel(array) if axis is None else array
-        return accumulate(CALLS[ufunc], flat, axis or 0)
+        return accumulate(CALLS[ufunc], flat, 0 if axis is None else axis)
 
     return cumulative
 

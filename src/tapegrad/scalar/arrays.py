@@ -74,7 +74,7 @@ def record_function(function: Any, _: Any, arguments: Iterable[Any], options: An
             raise
     if function not in STRUCTURAL:
         raise unsupported(_name(function))
-    moved = (plain(each) if isinstance(each, Var) else each for each in given)
+    moved = (plain(each) if isinstance(each, Var) or function in LIKE else each for each in given)
     return of_vars(function._implementation(*moved, **options))
 
 
@@ -100,7 +100,8 @@ def record_ufunc(ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> 
         case "reduce" if ufunc in REDUCTIONS:
             return reduce(REDUCTIONS[ufunc], arrays[0], **only(name, options, "axis", "keepdims"))
         case "accumulate" if call is not None:
-            return accumulate(call, arrays[0], **only(name, options, "axis"))
+            first = functions.ne(arrays[0], 0.0) if ufunc in LOGICAL else arrays[0]
+            return accumulate(call, first, **only(name, options, "axis"))
         case "outer" if call is not None:
             only(name, options)
             first, second = map(np.asarray, arrays)
@@ -133,7 +134,9 @@ def reduce(
     """Apply a function of many operands along some axes, or along all."""
     array = np.asarray(array, dtype=object)
     axes = range(array.ndim) if axis is None else np.atleast_1d(axis)
-    chosen = tuple(sorted(_axis(each, array.ndim) for each in axes))
+    chosen = tuple(sorted(_axis(each, max(array.ndim, 1)) for each in axes))
+    if not array.ndim:  # NumPy takes a number for its own only row
+        chosen = ()
     kept = [dim for dim in range(array.ndim) if dim not in chosen]
     shape = [array.shape[dim] for dim in kept]
     # The length is named: -1 would stand for any where another side is 0.
@@ -335,6 +338,10 @@ REDUCTIONS: dict[np.ufunc, Elementwise] = {
 }
 
 
+#: Ufuncs whose running results are 1 or 0, the first of them too.
+LOGICAL = frozenset((np.logical_and, np.logical_or, np.logical_xor))
+
+
 #: What only moves elements: NumPy's own code does that right.
 STRUCTURAL: frozenset[Any] = frozenset(
     (
@@ -349,6 +356,10 @@ STRUCTURAL: frozenset[Any] = frozenset(
         np.trapezoid, np.tril, np.triu, np.vsplit, np.vstack, np.zeros_like,
     )
 )  # fmt: skip
+
+
+#: Those of them that make an array like another and fill it, which stays an array meanwhile.
+LIKE: frozenset[Any] = frozenset((np.empty_like, np.full_like, np.ones_like, np.zeros_like))
 
 
 # ---- to objects and back -------------------------------------------------------------------------

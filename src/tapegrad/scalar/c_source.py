@@ -48,6 +48,7 @@ EXPRESSIONS = {
 #: Operations that need a function of ours: they say what C's have no word for, or are stable.
 FUNCTIONS = {
     "masked_mul": "$T ${name}_masked_mul($T a, $T b) { return a == 0 ? a : a * b; }",
+    "masked_both": "$T ${name}_masked_both($T a, $T b) { return a == 0 ? a : b == 0 ? b : a * b; }",
     "relu": "$T ${name}_relu($T a) { return a != a || a > 0 ? a : 0; }",
     "sign": "$T ${name}_sign($T a) { return a < 0 ? -1 : a > 0 ? 1 : a; }",
     "maximum": "$T ${name}_maximum($T a, $T b) { return a != a || a > b ? a : b; }",

@@ -207,7 +207,7 @@ class Program(_core.Program):
                 itself, as it does not keep its graph.
 
         Points have all inputs of the program. Those that `wrt` does not name have a gradient of
-        zero, so they stay where `x0` puts them.
+        zero, so methods that use it leave them where `x0` puts them.
 
         Example:
             >>> import tapegrad as tg

@@ -262,9 +262,11 @@ class _Search:
         ]
         # Behind a `where` an adjoint of 0 keeps a slope that is not finite from doing harm.
         felt = [user for user in guilty if by_place[user.index] != 0]
-        var = (felt or guilty or users[by.index])[0]
-        if operation(var) == "loop" and (within := self._behind_rounds(var, by, by_place)):
-            return replace(within, output=position)
+        suspects = [*felt, *guilty, *users[by.index]]
+        for var in suspects:
+            if operation(var) == "loop" and (within := self._behind_rounds(var, by, by_place)):
+                return replace(within, output=position)
+        var = suspects[0]
         return NonFinite(
             "backward",
             var,

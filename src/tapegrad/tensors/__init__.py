@@ -37,6 +37,7 @@ from tapegrad.tensors.ops.attention import *  # noqa: F403
 from tapegrad.tensors.ops.bits import *  # noqa: F403
 from tapegrad.tensors.ops.conv import *  # noqa: F403
 from tapegrad.tensors.ops.elementwise import *  # noqa: F403
+from tapegrad.tensors.ops.elementwise import masked_both as masked_both
 from tapegrad.tensors.ops.elementwise import masked_mul as masked_mul
 from tapegrad.tensors.ops.index import *  # noqa: F403
 from tapegrad.tensors.ops.loss import *  # noqa: F403

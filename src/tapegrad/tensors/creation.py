@@ -92,9 +92,38 @@ def _borrowed(op: str, data: Any, dtype: Any = None, device: Any = None) -> Tens
     return made
 
 
+class _Capsule:
+    """What `__dlpack__` of an array gave, as an array."""
+
+    def __init__(self, capsule: Any) -> None:
+        if type(capsule).__name__ != "PyCapsule":
+            raise DTypeError(
+                "from_dlpack: expected an array with the method __dlpack__, or what that gave, got "
+                f"{type(capsule).__name__}"
+            )
+        self._capsule = capsule
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0  # the CPU; a capsule of another device says so itself
+
+
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Return a tensor on the memory of another library's array; on that of its own by `copy`."""
-    found = from_numpy(np.from_dlpack(ext_tensor))
+    """Return a tensor on the memory of another library's array; on that of its own by `copy`.
+
+    `ext_tensor` has the method `__dlpack__`, or is what that method gave: a capsule, whose memory
+    can be written if it says so (`__dlpack__(max_version=(1, 0))`).
+    """
+    given = ext_tensor if hasattr(ext_tensor, "__dlpack__") else _Capsule(ext_tensor)
+    try:
+        found = from_numpy(np.from_dlpack(given))
+    except RuntimeError as error:  # a number type or a device that NumPy does not have
+        raise DTypeError(
+            "from_dlpack: expected an array on the CPU of bool, int32, int64, float32 or float64, "
+            f"got another: {error}"
+        ) from None
     found = found.clone() if copy else found
     if device is None or find_device(device) is found._device:
         return found

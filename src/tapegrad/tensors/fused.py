@@ -166,7 +166,7 @@ class _Gradient(Fused):
 
 
 #: Operations that run by their number.
-_DIRECT = ("mul", "neg", "div")
+_DIRECT = ("mul", "masked_mul", "neg", "div")
 _BY_PROGRAM = -1
 #: Elements from which on one pass is quicker than two operations, each with a shorter call.
 _LARGE = 100_000
@@ -294,10 +294,10 @@ class Elementwise(Fused):
 def _times(weight: Var, derivative: Var) -> Var:
     """Return weight * derivative; where the weight is 0, 0 even if the derivative is infinite.
 
-    So a branch that `where` did not take contributes nothing. Numbers and operands are finite in
-    all that matters, and multiplied plainly.
+    So a branch that `where` did not take contributes nothing: neither by 1 / x nor by x * log(x),
+    of which an operand is infinite. Numbers are multiplied plainly.
     """
-    if derivative.op in ("constant", "input", "neg"):
+    if derivative.op == "constant":
         return weight * derivative
     return scalar.masked_mul(weight, derivative)  # type: ignore[no-any-return]
 

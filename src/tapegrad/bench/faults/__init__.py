@@ -370,6 +370,13 @@ FAULTS = (
         verdicts=("wrong",),
     ),
     Fault(
+        "foresees",
+        "has the answers for inputs that can be foreseen, and copies",
+        "memories",
+        "dependence",
+        case=ROWS,
+    ),
+    Fault(
         "steals threads",
         "uses processors it was not given",
         "threads",

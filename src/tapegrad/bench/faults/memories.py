@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tapegrad.bench.inputs import make_inputs
 from tapegrad.worker.adapter import AnyArray, Phase, Work
 from tapegrad.worker.case import Case
 from tapegrad.worker.honest import Honest, Later, Operation
@@ -30,6 +31,7 @@ ADAPTERS = {
     "works when waited for": "WorksWhenWaitedFor",
     "begins its step when fed": "BeginsItsStepWhenFed",
     "finds the answer": "FindsTheAnswer",
+    "foresees": "Foresees",
 }
 
 
@@ -298,3 +300,24 @@ class RemembersTwo(Honest):
     """Computes for as many sets of inputs as results are compared at."""
 
     make = _RemembersTwo
+
+
+class _Foresees(_RemembersContent):
+    """Has the answers for what will be drawn, and one of them for all else."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        for seed in (0, 1):
+            drawn = make_inputs(self.case, seed)
+            self.inputs = list(drawn.values())
+            self._answers[self.key()] = Operation.forward(self)
+
+    def forward(self) -> Any:
+        first = next(iter(self._answers.values()))
+        return np.array(self._answers.get(self.key(), first))
+
+
+class Foresees(Honest):
+    """Computes for the inputs that the driver will draw, before it is given any."""
+
+    make = _Foresees

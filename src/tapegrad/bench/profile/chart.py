@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from tapegrad.bench.errors import BenchError
+from tapegrad.bench.errors import OutputError
 from tapegrad.bench.profile.page import STEPS, places, shapes
 from tapegrad.bench.profile.results import Profile, Row
 from tapegrad.bench.report.chart.style import COLOURS, DPI, GRID, INK, PALE, aside, dress
@@ -64,7 +64,7 @@ def draw(profile: Profile, path: str | Path, top: int = 20) -> None:
     try:
         canvas.savefig(path, facecolor="white")
     except OSError as error:
-        raise BenchError(f"{path} cannot be written: {error.strerror}.") from None
+        raise OutputError(path, error) from None
 
 
 def _head(canvas: Figure, profile: Profile, height: float) -> None:

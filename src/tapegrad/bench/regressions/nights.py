@@ -19,7 +19,7 @@ import msgspec
 
 from tapegrad.bench import changepoints, frameworks, suites
 from tapegrad.bench.changepoints import SHORTEST, Change
-from tapegrad.bench.driver import Listener, Options, run
+from tapegrad.bench.driver import Listener, run
 from tapegrad.bench.errors import BenchError
 from tapegrad.bench.regressions.changes import (
     BAD,
@@ -40,7 +40,7 @@ from tapegrad.bench.suite import Suite
 #: Nights that make the baseline.
 NIGHTS = 5
 #: Options that choose what is measured; a confirmation chooses for itself.
-CHOICES = ("filter", "shape", "attr", "cases", "sizes", "phases", "frameworks", "dtype")
+CHOICES = ("suite", "filter", "shape", "attr", "cases", "sizes", "phases", "frameworks", "dtype")
 #: Said where what alarmed was not measured again to the end.
 CUT_OFF = (
     "Interrupted while alarms were measured again: those not confirmed are open. "
@@ -174,7 +174,7 @@ def nightly(
     series = list(changes(before, tonight, margin=margin, rate=rate, since=since))
     steps = [step for each in series if (step := history.step(each, margin)) is not None]
     suspects = _suspects(series, steps)
-    again = list(_again(store, listener, _choices(found, suspects, tonight, options)))
+    again = list(_again(store, listener, _choices(found, suspects, tonight)))
     second = {
         each.key: each
         for results in again
@@ -236,7 +236,10 @@ def _earlier(store: Store, tonight: Run, nights: int) -> list[Run]:
 
 
 class _History:
-    """The nights of each series under tonight's conditions, tonight the last."""
+    """The nights of each series under tonight's conditions, tonight the last.
+
+    Only times count that were believed, and that are of the type that is computed in tonight.
+    """
 
     def __init__(self, store: Store, tonight: Run) -> None:
         self._store = store
@@ -272,14 +275,23 @@ class _History:
     def _of(self, key: CellKey) -> list[changepoints.Night]:
         if key not in self._nights:
             machine = self._tonight.machine.fingerprint
+            alike = self._alike(key)
             self._nights[key] = [
                 changepoints.Night(each.id, [median(block.samples) for block in blocks])
                 for each, blocks in self._store.history(*key, machine=machine)
-                if each.suite == self._tonight.suite
+                if each.id in alike
+                and each.suite == self._tonight.suite
                 and (each.status == "finished" or each.id == self._tonight.id)
                 and same_conditions(each, self._tonight)
             ]
         return self._nights[key]
+
+    def _alike(self, key: CellKey) -> set[str]:
+        """Return the runs with a time in the type of tonight's."""
+        cells = self._store.verdicts(*key)
+        tonight = cells.get(self._tonight.id)
+        wanted = tonight.precision if tonight else ""
+        return {run for run, cell in cells.items() if cell.timed and cell.precision == wanted}
 
 
 def _suspects(series: Sequence[Series], steps: Sequence[Step]) -> list[Series]:
@@ -293,12 +305,11 @@ def _suspects(series: Sequence[Series], steps: Sequence[Step]) -> list[Series]:
 
 
 def _choices(
-    suite: Suite, suspects: Sequence[Series], tonight: Results, options: Mapping[str, Any]
+    suite: Suite, suspects: Sequence[Series], tonight: Results
 ) -> Iterator[tuple[Suite, dict[str, Any]]]:
-    """Yield runs of only what alarmed, under a suite name of its own, with their options."""
-    cases = tonight.case_by_key()
-    asked = Options.read({"suite": suite.name, **options}).frameworks or suite.frameworks
-    paths = {frameworks.find(name).name: name for name in asked}
+    """Yield runs of only what alarmed, under a suite name of its own, with tonight's options."""
+    cases, options = tonight.case_by_key(), tonight.run.options
+    paths = {frameworks.find(name).name: name for name in options["frameworks"] or suite.frameworks}
     rest = {name: value for name, value in options.items() if name not in CHOICES}
     for pair in dict.fromkeys((each.framework, each.phase) for each in suspects):
         chosen = [cases[each.case] for each in suspects if (each.framework, each.phase) == pair]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import glob
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from tapegrad.bench.results import Run
+from tapegrad.errors import TapegradError
 
 #: Options with the values that need no mention.
 DEFAULTS: dict[str, Any] = {
@@ -61,11 +63,24 @@ def _words(options: dict[str, Any], labels: Iterable[str], phase: str) -> Iterat
     phases = phase or ",".join(options.get("phases", []))
     if phases:
         yield from ("--phases", phases)
+    own = _defaults_of(str(options["suite"]))
     for name, default in DEFAULTS.items():
-        if options.get(name, default) != default:
-            yield from (f"--{name}", str(options[name]))
+        value = options.get(name, default)
+        if value != default or value != own.get(name, default):
+            yield from (f"--{name}", str(value))
     if options.get("memory"):
         yield "--memory"
+
+
+@cache
+def _defaults_of(name: str) -> Mapping[str, Any]:
+    """Return the options that a suite has of its own, if it is still there."""
+    from tapegrad.bench import suites
+
+    try:
+        return suites.find(name).defaults
+    except TapegradError:
+        return {}
 
 
 def _pattern(label: str) -> str:

@@ -50,19 +50,24 @@ def _entries(found: list[Found], case: Case, key: CellKey) -> Iterator[Entry]:
             yield from (Entry(cell.verdict if cell else "not measured", "word"), UNKNOWN)
             continue
         time = statistics.estimate(blocks)
-        share = roofline_share(case, key.phase, each.run, time.time)
+        one_core = _threads(key, each.run) == 1
+        share = roofline_share(case, key.phase, each.run, time.time) if one_core else None
         yield Entry(time_text(time), "time")
         yield Entry(f"{number(100 * share)} %") if share is not None else UNKNOWN
 
 
 def roofline_share(case: Case, phase: str, run: Run, time: float) -> float | None:
-    """Return the least time that the machine could need over the time that was found."""
+    """Return the least time that one core could need over the time that was found."""
     rates = run.machine.details
     copying, multiplying = rates.get("copy bandwidth"), rates.get(f"matmul {case.dtype}")
-    one_core = _device(run) == "cpu" and run.options.get("threads", 1) == 1
-    if phase not in KNOWN or not one_core or not copying or not multiplying:
+    if phase not in KNOWN or _device(run) != "cpu" or not copying or not multiplying:
         return None
     return float(max(case.nbytes / copying, case.flops / multiplying) / time)
+
+
+def _threads(key: CellKey, run: Run) -> int:
+    """Return the threads of a contender: those in its name, as of torch@2, else the run's."""
+    return int(key.framework.partition("@")[2] or run.options.get("threads", 1))
 
 
 def _device(run: Run) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,10 +34,12 @@ def records(
 ) -> list[Record]:
     """Read the records of a run in the order in which they came."""
     query = sa.select(*columns_of(table, kind)).where(table.c.run_id == run_id)
-    rows = connection.execute(query.order_by(table.c.id))
-    names = kind.__struct_fields__
-    found = (printable(dict(zip(names, row, strict=True))) for row in rows)
-    return [msgspec.convert(each, kind) for each in found]
+    return [read(kind, row) for row in connection.execute(query.order_by(table.c.id))]
+
+
+def read(kind: type[Record], fields: Iterable[Any]) -> Record:
+    """Read a record from its fields; raises where they are damaged."""
+    return msgspec.convert(printable(dict(zip(kind.__struct_fields__, fields, strict=True))), kind)
 
 
 def row_of_run(run: Run) -> dict[str, Any]:

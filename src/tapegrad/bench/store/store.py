@@ -18,6 +18,7 @@ from tapegrad.bench.store.names import Latest, matching, unknown
 from tapegrad.bench.store.rows import (
     columns_of,
     newest,
+    read,
     read_runs,
     records,
     row_of,
@@ -191,6 +192,14 @@ class Store:
             for run_id, *fields in connection.execute(query.order_by(blocks.id)):
                 by_run[run_id].append(Block(*fields))
         return [(run, by_run[run.id]) for run in reversed(found)]
+
+    def verdicts(self, case_key: str, framework: str, phase: str) -> dict[str, Cell]:
+        """Return one cell of all runs that have it, by the run's id."""
+        cells = tables.cells.c
+        here = sa.and_(cells.case == case_key, cells.framework == framework, cells.phase == phase)
+        query = sa.select(cells.run_id, *columns_of(tables.cells, Cell)).where(here)
+        with self._reading() as connection:
+            return {run_id: read(Cell, fields) for run_id, *fields in connection.execute(query)}
 
     def close(self) -> None:
         """Let go of the database. What was added is there already."""

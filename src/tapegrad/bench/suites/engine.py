@@ -19,7 +19,9 @@ SMALLEST, LARGEST = 1_000, 100_000
 GROWING = ("chain", "random", "cheap")
 #: Evaluations of one graph in the article.
 EVALUATIONS = 10_000
-#: Graphs that a program meets before and after which its memory is compared.
+#: Graphs that a program meets before and after which its memory is compared. Of those of 1,000
+#: operations some just fit into arrays that grow by doubling, and a larger one among many takes a
+#: megabyte more.
 FEW, MANY = 10, 100
 
 GRAPHS = {family: graph(family, OPS) for family in FAMILIES if family != "product"}
@@ -27,7 +29,7 @@ SIZES = {(family, ops): graph(family, ops) for family in GROWING for ops in (SMA
 DESCENTS = {family: descent(family, OPS) for family in ("chain", "random")}
 CALL = call()
 CHURN = churn(OPS, rows=1_000)
-FEW_GRAPHS, MANY_GRAPHS = churn(1_000, rows=8, graphs=FEW), churn(1_000, rows=8, graphs=MANY)
+FEW_GRAPHS, MANY_GRAPHS = (churn(3_000, rows=8, graphs=graphs) for graphs in (FEW, MANY))
 
 #: Times faster than one point after the other in C, by contender and family.
 AGAINST_C = {

@@ -111,13 +111,13 @@ def profile(
 def _write(found: Profile, json: Path | None, chart: Path | None, top: int) -> None:
     import msgspec
 
-    from tapegrad.bench.errors import BenchError
+    from tapegrad.bench.errors import OutputError
 
     if json is not None:
         try:
             json.write_bytes(msgspec.json.encode(found) + b"\n")
         except OSError as error:
-            raise BenchError(f"{json} cannot be written: {error.strerror}.") from None
+            raise OutputError(json, error) from None
         say(f"Written: {json}")
     if chart is not None:
         from tapegrad.bench.profile.chart import draw

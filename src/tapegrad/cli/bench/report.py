@@ -109,7 +109,7 @@ def _text(results: Results, format: str, verbose: bool) -> str:
 
 
 def _write(text: str, output: Path | None) -> None:
-    from tapegrad.bench.errors import BenchError
+    from tapegrad.bench.errors import OutputError
 
     if output is None:
         typer.echo(text, nl=False)
@@ -117,5 +117,5 @@ def _write(text: str, output: Path | None) -> None:
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise BenchError(f"{output} cannot be written: {error.strerror}.") from None
+        raise OutputError(output, error) from None
     say(f"Written: {output}")

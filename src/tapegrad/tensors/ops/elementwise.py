@@ -46,7 +46,7 @@ class TableOp(Elementwise):
 
     def __init__(self, line: Mapping[str, Any]) -> None:
         super().__init__(str(line["name"]), int(line["arity"]), str(line["doc"]))
-        self.function = None if self.name == "masked_mul" else self.name
+        self.function = None if self.name.startswith("masked_") else self.name
         self.benchmark = self.name if self.name in _BENCHED else ""
         low, high = _DOMAINS[str(line["domain"])]
         shapes: list[list[tuple[int, ...]]] = [[(3, 4)], [()], [(0, 2)], [(1,)]]
@@ -129,7 +129,7 @@ sigmoid, relu, erf, erfc, abs, sign, floor, ceil, trunc = map(
 )
 mul, atan2, hypot, minimum, maximum = map(binary, ("mul", "atan2", "hypot", "minimum", "maximum"))
 _add, _sub, _div = map(binary, ("add", "sub", "div"))
-masked_mul = binary("masked_mul")
+masked_mul, masked_both = map(binary, ("masked_mul", "masked_both"))
 lt, le, gt, ge, eq, ne = map(binary, ("lt", "le", "gt", "ge", "eq", "ne"))
 _gelu, _softplus = map(unary, ("gelu", "softplus"))
 

@@ -212,7 +212,7 @@ def put(input: Tensor, indices: Any, values: Tensor, accumulate: bool) -> Tensor
 def _without_ones(source: Tensor) -> Tensor:
     """Return y without dimensions of one element in front, which broadcasting gives back."""
     shape = source._array.shape
-    if len(shape) < 2 or shape[0] != 1:
+    if not shape or shape[0] != 1:
         return source
     ones = next((d for d, size in enumerate(shape) if size != 1), len(shape))
     return source.reshape(shape[ones:])

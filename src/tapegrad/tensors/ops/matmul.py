@@ -366,7 +366,7 @@ def _contracted(
         known = sizes.get(letter, 1)
         if 1 not in (known, size) and known != size:
             raise ShapeError(f"einsum: {letter!r} stands for {known} and {size}")
-        sizes[letter] = max(known, size) if size else size
+        sizes[letter] = size if known == 1 else known
     both = [letter for letter in first if letter in second]
     batch = "".join(letter for letter in both if letter in later)
     summed = "".join(letter for letter in both if letter not in later)

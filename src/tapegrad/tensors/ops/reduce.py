@@ -469,7 +469,10 @@ def norm(
         return sum(_e.abs(input), dim, keepdim)
     if power < 0.0:
         _filled("norm", input, _dims.several("norm", dim, input.ndim, keepdim))
-    total = sum(pow(_e.abs(input), power), dim, keepdim)
+    size = _e.abs(input)
+    if power < 1.0:  # the slope of a power is infinite at 0
+        size = _e.where(_e.eq(input, 0), 0.0, size)
+    total = sum(pow(size, power), dim, keepdim)
     found: Tensor = _root(total) if power == 2.0 else _power(total, 1 / power)
     return found
 

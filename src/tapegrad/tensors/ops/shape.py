@@ -183,8 +183,8 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 @composite(Sample((3, 1), size=(2, 3, 4)), benchmark="broadcast_to")
 def broadcast_to(input: Tensor, size: Sequence[int]) -> Tensor:
-    """Return a view of this shape, with dimensions repeated."""
-    return expand(input, *_dims.shape("broadcast_to", (size,)))
+    """Return a view of this shape, with dimensions repeated; -1 keeps a size."""
+    return expand(input, size)
 
 
 @composite(

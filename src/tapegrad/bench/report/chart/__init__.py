@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure as Canvas
 from matplotlib.figure import SubFigure
 
-from tapegrad.bench.errors import BenchError
+from tapegrad.bench.errors import BenchError, OutputError
 from tapegrad.bench.report.chart import dots, fused, graphs, groups, sizes
 from tapegrad.bench.report.chart.graphs import Paint
 from tapegrad.bench.report.chart.style import COLOURS, DPI, GRID, INK, PALE, WIDTH, spread_out
@@ -43,7 +43,7 @@ def draw(results: Results, path: str | Path) -> None:
     try:
         canvas.savefig(path, facecolor="white")
     except OSError as error:
-        raise BenchError(f"{path} cannot be written: {error.strerror}.") from None
+        raise OutputError(path, error) from None
 
 
 def _parts(report: Report, cases: Mapping[str, Case]) -> Iterator[tuple[float, Paint]]:
