@@ -449,6 +449,15 @@ def test_malformed_suites_are_refused(store: Path, tmp_path: Path, text: str, me
         bench.run("operator", store=store)
 
 
+def test_what_a_suite_file_prints_stays_out_of_reports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("print('hello')\nfrom tapegrad.bench.suites.operators import SUITE\n")
+    suites.find(str(file))
+    assert capsys.readouterr() == ("", "hello\n")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -20,7 +21,14 @@ from tapegrad.bench.errors import BenchError
 from tapegrad.bench.guards import GUARDS
 from tapegrad.bench.regressions import Nightly, compare, nightly
 from tapegrad.bench.regressions.changes import changes
-from tapegrad.bench.regressions.nights import _again, _choices, _earlier, _History
+from tapegrad.bench.regressions.nights import (
+    _again,
+    _choices,
+    _crept,
+    _earlier,
+    _History,
+    _since_steps,
+)
 from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
 from tapegrad.bench.statistics import FEWEST
 from tapegrad.bench.store import Store, open_store
@@ -415,6 +423,30 @@ def test_a_step_in_the_history_alarms_in_the_night_in_which_it_shows(store: Stor
     assert [step.change.label for step in steps] == ["night15"]
     assert steps[0].change.ratio == pytest.approx(1.1, rel=0.02)
     assert told.index(steps[0]) in range(17, 22)
+
+
+def test_what_crept_up_is_confirmed_against_the_nights_before_its_step(store: Store) -> None:
+    for night in range(30):
+        factors = {"op0": 1.0 + 0.01 * max(0, night - 11)}
+        _enter(store, f"night{night:02}", factors, started=night, cases=CASES[:1])
+        tonight = store.load(f"night{night:02}")
+        before = [store.load(run.id) for run in _earlier(store, tonight.run, 5)]
+        history = _History(store, tonight.run)
+        series = list(changes(before, tonight)) if before else []
+        steps = [step for each in series if (step := history.step(each, 0.03)) is not None]
+        if steps:
+            break
+    (step,) = _crept([], steps)
+    first, *others = history.before(step)
+    assert len(others) == 2
+    assert int(step.change.label[5:]) == int(first[5:]) + 3
+    _enter(store, "again", factors, started=40, cases=CASES[:1])
+    results = store.load("again")
+    assert [each.verdict for each in changes(before, results)] != ["regressed"]
+    (again,) = _since_steps(store, history, [step], results, margin=0.03, rate=0.05)
+    assert (again.key, again.verdict) == (step.series.key, "regressed")
+    alarmed = msgspec.structs.replace(step.series, verdict="regressed")
+    assert _crept([alarmed], [step]) == []
 
 
 @pytest.mark.parametrize("odd", ["mistrusted", "another type"])

@@ -171,7 +171,7 @@ def _cumulative(name: str, ufunc: np.ufunc) -> Elementwise:
     def cumulative(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
         only(name, {"dtype": dtype, "out": out})
         array = plain(a)
-        flat = np.ravel(array) if axis is None else array
+        flat = np.ravel(array) if axis is None or not np.ndim(array) else array
         return accumulate(CALLS[ufunc], flat, 0 if axis is None else axis)
 
     return cumulative

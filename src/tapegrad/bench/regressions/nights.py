@@ -5,7 +5,7 @@
    with the nights since.
 2. Look for steps in each series' history, which find what creeps up over several nights.
 3. Measure again, in new processes, only what alarmed. An alarm counts if the second measurement
-   differs from the same nights in the same direction.
+   differs from the same nights in the same direction; that of a step, from the nights before it.
 """
 
 from __future__ import annotations
@@ -175,11 +175,13 @@ def nightly(
     steps = [step for each in series if (step := history.step(each, margin)) is not None]
     suspects = _suspects(series, steps)
     again = list(_again(store, listener, _choices(found, suspects, tonight)))
-    second = {
-        each.key: each
-        for results in again
-        for each in changes(before, results, margin=margin, rate=rate, since=since)
-    }
+    crept = _crept(series, steps)
+    second: dict[CellKey, Series] = {}
+    for results in again:
+        for each in changes(before, results, margin=margin, rate=rate, since=since):
+            second[each.key] = each
+        for each in _since_steps(store, history, crept, results, margin=margin, rate=rate):
+            second[each.key] = each
     comparison = Comparison(
         before=[each.run.id for each in before],
         after=tonight.run.id,
@@ -255,6 +257,11 @@ class _History:
             return None
         return Step(series, change)
 
+    def before(self, step: Step) -> list[str]:
+        """Return the last runs before a step, as many as surely had one level."""
+        stop = step.change.index
+        return [night.label for night in self._of(step.series.key)[stop - SHORTEST : stop]]
+
     def starts(
         self, before: Sequence[Results], tonight: Results, margin: float
     ) -> dict[CellKey, int]:
@@ -294,14 +301,38 @@ class _History:
         return {run for run, cell in cells.items() if cell.timed and cell.precision == wanted}
 
 
+def _since_steps(
+    store: Store,
+    history: _History,
+    steps: Sequence[Step],
+    after: Results,
+    *,
+    margin: float,
+    rate: float,
+) -> Iterator[Series]:
+    """Compare series that crept up to a step with the nights before it, which are long past."""
+    measured = {cell.key for cell in after.cells}
+    for step in steps:
+        key = step.series.key
+        if key in measured:
+            before = [store.load(label) for label in history.before(step)]
+            found = changes(before, after, margin=margin, rate=rate)
+            yield from (each for each in found if each.key == key)
+
+
+def _crept(series: Sequence[Series], steps: Sequence[Step]) -> list[Step]:
+    """Return the steps of what did not alarm by itself tonight."""
+    alarmed = {each.key for each in series if each.verdict in ALARMING}
+    return [step for step in steps if step.series.key not in alarmed]
+
+
 def _suspects(series: Sequence[Series], steps: Sequence[Step]) -> list[Series]:
     """Return what alarmed tonight, and what has crept up to a step."""
-    alarmed = {each.key: each for each in series if each.verdict in ALARMING}
-    for step in steps:
+    alarmed = [each for each in series if each.verdict in ALARMING]
+    for step in _crept(series, steps):
         verdict = "regressed" if step.change.ratio > 1 else "improved"
-        crept = msgspec.structs.replace(step.series, verdict=verdict)
-        alarmed.setdefault(step.series.key, crept)
-    return list(alarmed.values())
+        alarmed.append(msgspec.structs.replace(step.series, verdict=verdict))
+    return alarmed
 
 
 def _choices(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
+from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 
@@ -37,7 +39,8 @@ def _from_file(file: Path) -> Suite:
         raise MalformedFileError(f"There is no suite file {file}.")
     module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):  # which reports keep for themselves
+            spec.loader.exec_module(module)
     except SystemExit as error:
         raise MalformedFileError(
             f"{file} ends the program by sys.exit({error.code!r}); a suite file only defines SUITE."

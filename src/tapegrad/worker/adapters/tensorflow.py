@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# By itself TensorFlow asks oneDNN only on processors with AVX-512: here it is one contender anywhere.
+# By itself TensorFlow asks oneDNN only where there is AVX-512: here it is one contender anywhere.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 import numpy as np
 import tensorflow as tf
