@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "block.h"
 #include "python.h"
 #include "state.h"
 
@@ -179,12 +180,13 @@ class Leaves {
    private:
     void accumulate(TensorState* leaf, nb::object gradient) {
         const Turn turn(leaf);
-        if (is_none(leaf->grad))
+        const nb::object grad = nb::borrow(leaf->grad);  // a thread may set another meanwhile
+        if (is_none(grad.ptr()))
             set(leaf, create_graph_ ? std::move(gradient) : own(gradient));
-        else if (create_graph_ || !fits(leaf->grad, gradient.ptr()))
-            set(leaf, owned(PyNumber_Add(leaf->grad, gradient.ptr())));
+        else if (create_graph_ || !fits(grad.ptr(), gradient.ptr()))
+            set(leaf, owned(PyNumber_Add(grad.ptr(), gradient.ptr())));
         else
-            add_in_place(tensor_of(leaf->grad), tensor_of(gradient.ptr()));
+            add_in_place(tensor_of(grad.ptr()), tensor_of(gradient.ptr()));
     }
 
     static void set(TensorState* leaf, nb::object gradient) {
@@ -216,8 +218,16 @@ class Leaves {
     static nb::object own(const nb::object& gradient) {
         PyObject* array = tensor_of(gradient.ptr())->array;
         const bool held = Py_REFCNT(gradient.ptr()) > 1 || Py_REFCNT(array) > 1;
-        const bool shared = held || !is_dense(gradient) || is_view(array);
+        const bool shared = held || !is_dense(gradient) || is_view(array) || is_foreign(array);
         return gradient.attr(shared ? "clone" : "detach")();
+    }
+
+    /// Whether an array lies on memory that NumPy or the pool did not give: that of another
+    /// library's array, or of a file, whose owner goes on using it.
+    static bool is_foreign(PyObject* array) {
+        while (array && PyArray_Check(array))
+            array = PyArray_BASE(reinterpret_cast<PyArrayObject*>(array));
+        return array && !PyCapsule_IsValid(array, block_name);
     }
 
     static bool is_dense(const nb::object& gradient) {
@@ -503,6 +513,9 @@ nb::object elementwise_gradient(nb::handle object, const nb::tuple& weights, con
     if (!is_node(object.ptr())) raise("DTypeError", "expected a node");
     NodeState* node = node_of(object.ptr());
     if (is_none(node->operands) || !unchanged(node)) raise_lost(object);
+    const nb::object operands =
+        nb::borrow(node->operands);  // a thread may let go of them meanwhile
+    const nb::object results = nb::borrow(node->results);
     const std::vector<PyObject*> arguments = arguments_of(node, weights, with_result);
     const std::size_t first_weight = arguments.size() - weights.size();
     nb::object outputs;

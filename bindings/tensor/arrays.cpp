@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "block.h"
 #include "tensor/copy.h"
 #include "tensor/pool.h"
 
@@ -80,7 +81,7 @@ bool address_is_whole(PyArrayObject* array) {
 }
 
 void release_block(PyObject* capsule) {
-    give_block(PyCapsule_GetPointer(capsule, nullptr),
+    give_block(PyCapsule_GetPointer(capsule, block_name),
                reinterpret_cast<std::size_t>(PyCapsule_GetContext(capsule)));
 }
 
@@ -219,7 +220,7 @@ nb::object fresh_object(const Shape& shape, PyArray_Descr* descr) {
     nb::object keep_descr = nb::steal(reinterpret_cast<PyObject*>(descr));
     void* block = take_block(bytes);
     if (!block) raise_memory(("an array of shape " + text_of(shape)).c_str());
-    nb::object owner = nb::steal(PyCapsule_New(block, nullptr, release_block));
+    nb::object owner = nb::steal(PyCapsule_New(block, block_name, release_block));
     if (!owner.is_valid()) {
         give_block(block, bytes);
         throw nb::python_error();

@@ -156,6 +156,34 @@ def test_hooks_of_leaves_run_once_on_the_whole_gradient() -> None:
     assert seen == [5.0]
 
 
+@pytest.mark.parametrize("by", ["hook", "function"])
+@pytest.mark.parametrize("lent", ["buffer", "dlpack"])
+def test_gradients_on_memory_of_others_are_copied(by: str, lent: str) -> None:
+    memory = bytearray(np.array([1.0, 2.0]).tobytes())
+    array = np.frombuffer(memory)
+    given = {
+        "buffer": lambda: tt.from_numpy(np.frombuffer(memory)),
+        "dlpack": lambda: tt.from_dlpack(array),
+    }[lent]
+
+    class Lending(tg.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return given()
+
+    x = leaf(3.0, 4.0)
+    if by == "hook":
+        x.register_hook(lambda gradient: given())
+    for _ in range(2):
+        (Lending.apply(x) if by == "function" else x * 1).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+    assert array.tolist() == [1.0, 2.0]
+
+
 def test_gradients_of_another_device_are_refused() -> None:
     for kept in (False, True):
         x = tt.ones(2, requires_grad=True)
