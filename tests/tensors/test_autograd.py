@@ -161,10 +161,9 @@ def test_hooks_of_leaves_run_once_on_the_whole_gradient() -> None:
 def test_gradients_on_memory_of_others_are_copied(by: str, lent: str) -> None:
     memory = bytearray(np.array([1.0, 2.0]).tobytes())
     array = np.frombuffer(memory)
-    given = {
-        "buffer": lambda: tt.from_numpy(np.frombuffer(memory)),
-        "dlpack": lambda: tt.from_dlpack(array),
-    }[lent]
+
+    def given() -> Any:
+        return tt.from_dlpack(array) if lent == "dlpack" else tt.from_numpy(np.frombuffer(memory))
 
     class Lending(tg.Function):
         @staticmethod
