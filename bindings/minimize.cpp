@@ -118,10 +118,12 @@ class Minimization {
     nb::tuple descended() {
         std::size_t piece = 1;
         while (descent_->taken() < arguments_.steps && !descent_->all_ended() && !stopped_by_) {
+            const std::size_t before = descent_->taken();
             piece = advance(piece);
+            const bool is_new = descent_->taken() > before;  // not if all ended where they were
             if (interrupted())
                 stopped_by_ = "interrupt";
-            else if (wants_to_stop() && !stopped_by_)
+            else if (is_new && wants_to_stop() && !stopped_by_)
                 stopped_by_ = "callback";
         }
         {

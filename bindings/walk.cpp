@@ -182,7 +182,7 @@ class Leaves {
         const Turn turn(leaf);
         const nb::object grad = nb::borrow(leaf->grad);  // a thread may set another meanwhile
         if (is_none(grad.ptr()))
-            set(leaf, create_graph_ ? std::move(gradient) : own(gradient));
+            set(leaf, own(gradient));
         else if (create_graph_ || !fits(grad.ptr(), gradient.ptr()))
             set(leaf, owned(PyNumber_Add(grad.ptr(), gradient.ptr())));
         else
@@ -215,11 +215,12 @@ class Leaves {
 
     /// A gradient that is the leaf's own: a copy where somebody else holds it, too, as the walk
     /// for another operand, or a user by a hook or a function of their own.
-    static nb::object own(const nb::object& gradient) {
+    nb::object own(const nb::object& gradient) const {
         PyObject* array = tensor_of(gradient.ptr())->array;
         const bool held = Py_REFCNT(gradient.ptr()) > 1 || Py_REFCNT(array) > 1;
         const bool shared = held || !is_dense(gradient) || is_view(array) || is_foreign(array);
-        return gradient.attr(shared ? "clone" : "detach")();
+        if (shared) return gradient.attr("clone")();
+        return create_graph_ ? gradient : gradient.attr("detach")();
     }
 
     /// Whether an array lies on memory that NumPy or the pool did not give: that of another

@@ -12,8 +12,7 @@
 // wins when it is 0; everywhere else they are plain products. Its derivative by the second factor
 // is masked_both, where either factor wins, and whose derivatives are masked_both again: so the
 // same holds for derivatives of any order. All of them are derivatives of a * b, also where a
-// factor is 0 by itself. A loop whose body has a mask masks what it takes from outside, and every
-// round the one before; so does one with results that have no adjoint, which is 0 in its rounds.
+// factor is 0 by itself. Masks go through loops as through the steps written out.
 //
 // Of masked_mul(u, log(v)), as in the derivative of pow, u has an infinite adjoint at v = 0, and a
 // factor of 0 on the way from u to the variables wins against it: powers vanish faster than
@@ -33,35 +32,32 @@ namespace {
 
 class Sweep {
    public:
-    Sweep(Graph& graph, std::span<const NodeId> wrt, bool masked)
-        : graph_(graph), wrt_(wrt), all_masked_(masked) {
-        mark_active();
-    }
+    Sweep(Graph& graph, std::span<const NodeId> wrt) : graph_(graph), wrt_(wrt) { mark_active(); }
 
-    std::vector<NodeId> run(NodeId output) {
+    Derivatives run(std::span<const NodeId> outputs, const Derivatives& given) {
         heads_.assign(active_.size(), none);
-        masked_.assign(active_.size(), all_masked_ ? by_adjoint : unmasked);
+        masked_.assign(active_.size(), unmasked);
         terms_.clear();
-        masking_ = unmasked;  // whatever the output before left
-        crossing_ = false;
-        std::vector<NodeId> adjoints(wrt_.size(), no_node);
-        if (output < active_.size() && active_[output]) {
-            plain(output, Symbol(1.0));
-            sweep(output);
+        NodeId last = 0;
+        for (std::size_t i = 0; i < outputs.size(); ++i) {
+            if (outputs[i] >= active_.size() || !active_[outputs[i]]) continue;
+            give(outputs[i], given.nodes[i], given.masks[i]);
+            last = std::max(last, outputs[i]);
         }
+        if (!terms_.empty()) sweep(last);
+        Derivatives adjoints;
         const NodeId zero = graph_.constant(0.0);
-        for (std::size_t i = 0; i < wrt_.size(); ++i) {
-            NodeId found = finished_[wrt_[i]];
-            adjoints[i] = found == no_node ? zero : found;
+        for (NodeId id : wrt_) {
+            const NodeId found = finished_[id];
+            adjoints.nodes.push_back(found == no_node ? zero : found);
+            adjoints.masks.push_back(found == no_node ? absent : masked_[id]);
         }
-        for (NodeId id : wrt_) finished_[id] = no_node;  // the next output has its own
+        for (NodeId id : wrt_) finished_[id] = no_node;  // the next outputs have their own
         return adjoints;
     }
 
    private:
     static constexpr std::uint32_t none = 0xffffffff;
-    /// Which factor of 0 wins a product of an adjoint and a derivative.
-    enum Mask : char { unmasked, by_adjoint, by_both };
     /// The terms of one node are a list.
     struct Link {
         std::uint32_t next;
@@ -334,61 +330,73 @@ class Sweep {
         const Loop loop = graph_.loop_of(id);
         const std::vector<NodeId> operands = operands_;
         const LoopOperands in = split(loop, operands);
+        const Derivatives h = finish_results(id);
+        const std::vector<char> marks(h.masks.begin(), h.masks.end());
+        const auto outputs = std::span(marks).subspan(loop.carried);
         LoopPattern pattern;
-        for (NodeId node : in.shared) pattern.shared.push_back(active_[node]);
-        pattern.stepped.assign(loop.stepped, false);
+        pattern.carried.assign(marks.begin(), marks.begin() + loop.carried);
+        for (NodeId node : in.shared) pattern.shared.push_back(active_[node] ? unmasked : absent);
+        pattern.stepped.assign(loop.stepped, absent);
         for (std::size_t i = 0; i < in.stepped.size(); ++i)
-            pattern.stepped[i % loop.stepped] |= active_[in.stepped[i]];
-        pattern.outputs.assign(loop.outputs, false);
-        for (std::uint32_t i = 0; i < loop.count * loop.outputs; ++i)
-            pattern.outputs[i % loop.outputs] |= heads_[id + 1 + loop.carried + i] != none;
-        const bool partly = !reaches_all(id, loop, pattern);
-        const std::vector<NodeId> h = finish_all(id);
-        if (partly || loop.body->has_masks()) masking_ = std::max(masking_, by_adjoint);
-        pattern.masked = masking_ != unmasked;
+            if (active_[in.stepped[i]]) pattern.stepped[i % loop.stepped] = unmasked;
 
-        const Loop twin = storing(loop), back = pulling(loop, pattern);
+        const Loop twin = storing(loop);
         const NodeId stored = graph_.loop(twin, operands);
-        LoopOperands out{{h.begin(), h.begin() + loop.carried}, in.shared, {}, no_node};
-        out.carried.resize(back.carried, graph_.constant(0.0));
-        for (std::uint32_t round = loop.count; round-- > 0;) {
-            for (std::uint32_t i = 0; i < loop.carried; ++i)
-                out.stepped.push_back(result_of(twin, stored, round, loop.outputs + i));
-            for (std::uint32_t i = 0; i < loop.stepped; ++i)
-                out.stepped.push_back(in.stepped[round * loop.stepped + i]);
-            for (std::uint32_t i = 0; i < loop.outputs; ++i)
-                if (pattern.outputs[i])
-                    out.stepped.push_back(h[loop.carried + round * loop.outputs + i]);
+        std::vector<NodeId> carried(h.nodes.begin(), h.nodes.begin() + loop.carried), sums;
+        std::vector<char> carried_marks = pattern.carried, shared_marks(in.shared.size(), absent);
+        for (char mark : pattern.shared)
+            if (mark != absent) sums.push_back(graph_.constant(0.0));
+        for (const LoopPart& part : pulling(loop, pattern, outputs)) {
+            const std::uint32_t end = part.first + part.loop.count;
+            LoopOperands out{carried, in.shared, {}, row_of(graph_, loop, in, end - 1)};
+            out.carried.insert(out.carried.end(), sums.begin(), sums.end());
+            for (std::uint32_t round = end; round-- > part.first;) {
+                for (std::uint32_t i = 0; i < loop.carried; ++i)
+                    out.stepped.push_back(result_of(twin, stored, round, loop.outputs + i));
+                const auto given = operands_of(loop, in, round);
+                out.stepped.insert(out.stepped.end(), given.begin(), given.end());
+                for (std::uint32_t i = 0; i < loop.outputs; ++i)
+                    if (part.taken.outputs[i] != absent)
+                        out.stepped.push_back(h.nodes[loop.carried + round * loop.outputs + i]);
+            }
+            const NodeId header = graph_.loop(part.loop, join(out));
+            NodeId result = header + 1;
+            for (NodeId& node : carried) node = result++;
+            for (NodeId& node : sums) node = result++;
+            carried_marks = part.given.carried;
+            for (std::size_t i = 0; i < shared_marks.size(); ++i)
+                shared_marks[i] = std::max(shared_marks[i], part.given.shared[i]);
+            for (std::uint32_t round = part.first; round < end; ++round)
+                for (std::uint32_t i = 0, k = 0; i < loop.stepped; ++i)
+                    if (pattern.stepped[i] != absent)
+                        give(operands_of(loop, in, round)[i],
+                             result_of(part.loop, header, end - 1 - round, k++),
+                             part.given.stepped[i]);
         }
-        if (loop.table) out.start = last_row(loop, in.start);
-        const NodeId header = graph_.loop(back, join(out));
-
-        NodeId carried = header + 1;
-        for (NodeId node : in.carried) plain(node, symbol(carried++));
+        for (std::uint32_t i = 0; i < loop.carried; ++i)
+            give(in.carried[i], carried[i], carried_marks[i]);
+        auto sum = sums.begin();
         for (std::size_t i = 0; i < in.shared.size(); ++i)
-            if (pattern.shared[i]) plain(in.shared[i], symbol(carried++));
-        for (std::uint32_t round = 0; round < loop.count; ++round)
-            for (std::uint32_t i = 0, k = 0; i < loop.stepped; ++i)
-                if (pattern.stepped[i])
-                    plain(in.stepped[round * loop.stepped + i],
-                          symbol(result_of(back, header, loop.count - 1 - round, k++)));
+            if (pattern.shared[i] != absent) give(in.shared[i], *sum++, shared_marks[i]);
     }
 
-    /// Whether all results that the rounds of the way back take adjoints of have one. Others count
-    /// as 0 there, which has to win: a slope that nothing depends on may be infinite.
-    bool reaches_all(NodeId id, const Loop& loop, const LoopPattern& pattern) const {
-        for (std::uint32_t k = 0; k < loop.results(); ++k) {
-            const bool given =
-                k < loop.carried || pattern.outputs[(k - loop.carried) % loop.outputs];
-            if (given && heads_[id + 1 + k] == none) return false;
+    /// The adjoints of all results of a header, each with its mask.
+    Derivatives finish_results(NodeId header) {
+        Derivatives h;
+        for (std::uint32_t i = 0, n = graph_.results(header); i < n; ++i) {
+            const NodeId id = header + 1 + i;
+            h.masks.push_back(heads_[id] == none ? absent : masked_[id]);
+            h.nodes.push_back(finish(id));
         }
-        return true;
+        return h;
     }
 
-    /// Where a loop ends in its table, and the way back begins.
-    NodeId last_row(const Loop& loop, NodeId start) {
-        const NodeId rounds = graph_.constant(loop.count ? loop.count - 1.0 : 0.0);
-        return graph_.binary(loop.backward ? Op::sub : Op::add, start, rounds);
+    /// An adjoint as a loop gives it, with the mask that its body found.
+    void give(NodeId to, NodeId adjoint, char mark) {
+        if (mark == absent) return;
+        masking_ = static_cast<Mask>(mark);
+        crossing_ = true;
+        plain(to, symbol(adjoint));
     }
 
     void contribute_custom(NodeId id) {
@@ -444,17 +452,22 @@ class Sweep {
     NodeId lowest_ = 0;
     Mask masking_ = unmasked;  ///< of the node whose turn it is
     bool crossing_ = false;    ///< whether by_both goes on to its operands
-    const bool all_masked_;
 };
 
 }  // namespace
 
 std::vector<std::vector<NodeId>> derive(Graph& graph, std::span<const NodeId> outputs,
-                                        std::span<const NodeId> wrt, bool masked) {
+                                        std::span<const NodeId> wrt) {
     std::vector<std::vector<NodeId>> rows;
-    Sweep sweep(graph, wrt, masked);
-    for (NodeId output : outputs) rows.push_back(sweep.run(output));
+    Sweep sweep(graph, wrt);
+    const Derivatives one{{graph.constant(1.0)}, {unmasked}};
+    for (const NodeId& output : outputs) rows.push_back(sweep.run({&output, 1}, one).nodes);
     return rows;
+}
+
+Derivatives derive(Graph& graph, std::span<const NodeId> outputs, const Derivatives& given,
+                   std::span<const NodeId> wrt) {
+    return Sweep(graph, wrt).run(outputs, given);
 }
 
 }  // namespace tapegrad

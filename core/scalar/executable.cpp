@@ -1,4 +1,8 @@
 // core/scalar/executable.cpp -- pages from the system.
+//
+// Large code lies in huge pages where the system has some: a run reads it once from end to end, and
+// 4 KiB pages lie in memory as it happens, where some share places of the second-level cache with
+// the slots.
 #include "executable.h"
 
 #include <sys/mman.h>
@@ -10,34 +14,58 @@
 namespace tapegrad {
 namespace {
 
+constexpr std::size_t huge_page = 2 * 1024 * 1024;
+
 std::atomic<int> count = 0;
+
+std::uint8_t* map(std::size_t bytes) {
+    void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? nullptr : static_cast<std::uint8_t*>(pages);
+}
+
+/// Whole huge pages. All of them change their protection later, or the system would split them.
+std::uint8_t* map_huge(std::size_t bytes) {
+    std::uint8_t* const pages = map(bytes + huge_page);
+    if (!pages) return nullptr;
+    const std::size_t before = -reinterpret_cast<std::uintptr_t>(pages) % huge_page;
+    if (before) munmap(pages, before);
+    munmap(pages + before + bytes, huge_page - before);
+#ifdef MADV_HUGEPAGE
+    madvise(pages + before, bytes, MADV_HUGEPAGE);
+#endif
+    return pages + before;
+}
 
 }  // namespace
 
 Executable::Executable(std::span<const std::uint8_t> code) {
     if (count.load(std::memory_order_relaxed) >= most) return;
-    void* pages =
-        mmap(nullptr, code.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pages == MAP_FAILED) return;
+    const bool huge = code.size() >= huge_page / 8 && count.load() < most_huge;
+    const std::size_t mapped =
+        huge ? (code.size() + huge_page - 1) / huge_page * huge_page : code.size();
+    std::uint8_t* const pages = huge ? map_huge(mapped) : map(mapped);
+    if (!pages) return;
     std::memcpy(pages, code.data(), code.size());
-    if (mprotect(pages, code.size(), PROT_READ | PROT_EXEC) != 0) {
-        munmap(pages, code.size());
+    if (mprotect(pages, mapped, PROT_READ | PROT_EXEC) != 0) {
+        munmap(pages, mapped);
         return;
     }
     ++count;
     memory_ = pages;
     bytes_ = code.size();
+    mapped_ = mapped;
 }
 
 Executable::~Executable() {
     if (!memory_) return;
-    munmap(memory_, bytes_);
+    munmap(memory_, mapped_);
     --count;
 }
 
 void Executable::swap(Executable& other) noexcept {
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
+    std::swap(mapped_, other.mapped_);
 }
 
 }  // namespace tapegrad

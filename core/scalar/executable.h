@@ -14,6 +14,8 @@ class Executable {
     /// Empty where the system refuses such memory, and where there are `most` of them: processes
     /// may have some 65,000 mappings, and others need them, too.
     static constexpr int most = 10'000;
+    /// Programs that may have huge pages: these are seldom full.
+    static constexpr int most_huge = 256;
     explicit Executable(std::span<const std::uint8_t> code);
     ~Executable();
     Executable(Executable&& other) noexcept { swap(other); }
@@ -30,7 +32,7 @@ class Executable {
     void swap(Executable& other) noexcept;
 
     void* memory_ = nullptr;
-    std::size_t bytes_ = 0;  ///< of the code
+    std::size_t bytes_ = 0, mapped_ = 0;  ///< of the code; of its pages
 };
 
 }  // namespace tapegrad

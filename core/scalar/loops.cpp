@@ -19,11 +19,11 @@ void append(Nodes& to, std::span<const NodeId> from) {
     to.insert(to.end(), from.begin(), from.end());
 }
 
-/// Those of `nodes` that are marked.
+/// Those of `nodes` that are marked with anything but `absent`.
 Nodes chosen(std::span<const NodeId> nodes, const std::vector<char>& marks) {
     Nodes out;
     for (std::size_t i = 0; i < nodes.size(); ++i)
-        if (marks[i]) out.push_back(nodes[i]);
+        if (marks[i] != absent) out.push_back(nodes[i]);
     return out;
 }
 
@@ -72,11 +72,12 @@ std::string key_of(const char* kind, const Loop& loop, const LoopPattern& patter
     std::string key = kind;
     for (std::uint32_t number : {loop.carried, loop.stepped, loop.outputs, loop.columns()})
         key += std::to_string(number) + ",";
-    for (const auto& marks : {pattern.shared, pattern.stepped, pattern.outputs}) {
-        for (char mark : marks) key += mark ? '1' : '0';
+    for (const auto* marks :
+         {&pattern.carried, &pattern.shared, &pattern.stepped, &pattern.outputs}) {
+        for (char mark : *marks) key += static_cast<char>('1' + mark);
         key += ';';
     }
-    return key + (pattern.masked ? "m" : "");
+    return key;
 }
 
 /// The greatest number of rounds whose blocks of equal length make `count`, all levels alike.
@@ -227,91 +228,197 @@ std::shared_ptr<const Program> close_body(const Graph& graph, std::span<const No
     return Program::compile(body, results, {}, false, inputs);
 }
 
+NodeId row_of(Graph& graph, const Loop& loop, const LoopOperands& operands, std::uint32_t round) {
+    if (!loop.table || round == 0) return operands.start;
+    return graph.binary(loop.backward ? Op::sub : Op::add, operands.start, graph.constant(round));
+}
+
 Loop storing(const Loop& loop) {
     Loop out = loop;
     out.outputs += loop.carried;
-    out.body = loop.body->derived(key_of("store", loop, {}), [&] {
+    const auto make = [&]() -> Derived {
         const Body body(loop);
-        return body.compile(
-            Body::in_order({&body.outputs, &body.carried}),
-            Body::in_order({&body.carried, &body.shared, &body.stepped, &body.tabled}));
-    });
+        return {body.compile(
+                    Body::in_order({&body.outputs, &body.carried}),
+                    Body::in_order({&body.carried, &body.shared, &body.stepped, &body.tabled})),
+                {}};
+    };
+    out.body = loop.body->derived(key_of("store", loop, {}), make).program;
     return out;
 }
 
 NodeId twin_of(const Graph& graph, NodeId id) {
     Loop twin = graph.loop_of(id);
-    twin.body = twin.body->find_derived(key_of("store", twin, {}));
-    if (!twin.body) return no_node;
+    const Derived* stored = twin.body->find_derived(key_of("store", twin, {}));
+    if (!stored) return no_node;
+    twin.body = stored->program;
     twin.outputs += twin.carried;
     return graph.find_loop(twin, graph.operands(id));
 }
 
-Loop pulling(const Loop& loop, const LoopPattern& pattern) {
-    const auto make = [&] {
-        Body body(loop);
-        const Nodes by_shared = chosen(body.shared, pattern.shared),
-                    by_stepped = chosen(body.stepped, pattern.stepped);
-        const Nodes of_round =
-            chosen(std::span(body.outputs).subspan(loop.carried), pattern.outputs);
-        const Nodes h = body.add_inputs(loop.carried), sums = body.add_inputs(by_shared.size()),
-                    g = body.add_inputs(of_round.size());
-        Nodes pairs;
-        for (std::uint32_t i = 0; i < loop.carried; ++i)
-            append(pairs, Nodes{h[i], body.outputs[i]});
-        for (std::size_t i = 0; i < g.size(); ++i) append(pairs, Nodes{g[i], of_round[i]});
-        const NodeId total[1] = {body.graph.nary(Op::dot, pairs)};
-        const Nodes wrt = Body::in_order({&body.carried, &by_shared, &by_stepped});
-        Nodes adjoints = derive(body.graph, total, wrt, pattern.masked)[0];
-        for (std::size_t i = 0; i < sums.size(); ++i)
-            adjoints[loop.carried + i] =
-                body.graph.binary(Op::add, sums[i], adjoints[loop.carried + i]);
-        return body.compile(adjoints, Body::in_order({&h, &sums, &body.shared, &body.carried,
-                                                      &body.stepped, &g, &body.tabled}));
-    };
-    const auto count = [](const std::vector<char>& marks) {
-        return static_cast<std::uint32_t>(std::count(marks.begin(), marks.end(), true));
-    };
-    return {loop.count,
-            loop.carried + count(pattern.shared),
-            loop.carried + loop.stepped + count(pattern.outputs),
-            count(pattern.stepped),
-            loop.body->derived(key_of("pull", loop, pattern), make),
-            loop.table,
-            !loop.backward,
-            loop.first_step,
-            loop.steps};
+namespace {
+
+/// What is left after so many parts is the last one, in which all carried values count: patterns
+/// that change with every round would unroll the loop.
+constexpr std::size_t most_parts = 8;
+
+/// The mark of rounds that are one loop. Where only some have an adjoint the others have 0 instead,
+/// which has to win.
+char joined(char a, char b) {
+    if (a == b) return a;
+    const char most = std::max(a, b);
+    return std::min(a, b) == absent ? std::max<char>(most, by_adjoint) : most;
 }
 
-Loop pushing(const Loop& loop, const LoopPattern& pattern) {
-    const auto make = [&] {
+void join(std::vector<char>& marks, std::span<const char> others) {
+    std::transform(marks.begin(), marks.end(), others.begin(), marks.begin(), joined);
+}
+
+/// Cuts the rounds of a derivative where its pattern changes. `marks` are those of `changing` in
+/// all rounds; `from_end`: the derivative begins with the last one.
+std::vector<LoopPart> parts_of(const Loop& loop, LoopPattern taken,
+                               std::vector<char> LoopPattern::* changing,
+                               std::span<const char> marks, bool from_end,
+                               LoopPart (*make)(const Loop&, const LoopPattern&)) {
+    const std::size_t width = loop.count ? marks.size() / loop.count : 0;
+    const auto of_round = [&](std::uint32_t k) {
+        return marks.subspan((from_end ? loop.count - 1 - k : k) * width, width);
+    };
+    std::vector<LoopPart> parts;
+    for (std::uint32_t done = 0, end = 0; done < loop.count; done = end) {
+        const auto now = of_round(end++);
+        (taken.*changing).assign(now.begin(), now.end());
+        const bool is_last = parts.size() + 1 == most_parts;
+        if (is_last) {
+            taken.carried.assign(loop.carried, by_adjoint);
+            for (; end < loop.count; ++end) join(taken.*changing, of_round(end));
+        }
+        LoopPart part = make(loop, taken);
+        if (!is_last && part.given.carried == taken.carried)
+            while (end < loop.count && std::ranges::equal(of_round(end), now)) ++end;
+        part.taken = taken;
+        part.first = from_end ? loop.count - end : done;
+        part.loop.count = end - done;
+        part.loop.first_step +=
+            loop.steps * (loop.backward ? loop.count - part.first - part.loop.count : part.first);
+        taken.carried = part.given.carried;
+        parts.push_back(std::move(part));
+    }
+    return parts;
+}
+
+/// How many are marked.
+std::uint32_t count(const std::vector<char>& marks) {
+    return static_cast<std::uint32_t>(marks.size()) -
+           static_cast<std::uint32_t>(std::ranges::count(marks, absent));
+}
+
+/// One place for each mark, nodes where it is not `absent`.
+Nodes spread(const Nodes& nodes, std::span<const char> marks) {
+    Nodes out;
+    auto node = nodes.begin();
+    for (char mark : marks) out.push_back(mark == absent ? no_node : *node++);
+    return out;
+}
+
+void give(Derivatives& to, const Nodes& nodes, std::span<const char> marks) {
+    append(to.nodes, nodes);
+    for (char mark : marks) to.masks.push_back(static_cast<Mask>(mark));
+}
+
+/// The next `size` marks.
+std::vector<char> next(std::span<const char>& marks, std::size_t size) {
+    const auto taken = marks.first(size);
+    marks = marks.subspan(size);
+    return {taken.begin(), taken.end()};
+}
+
+/// The next marks, for those that are marked in `chosen`.
+std::vector<char> next_of(std::span<const char>& marks, std::vector<char> chosen) {
+    const auto found = next(marks, count(chosen));
+    std::size_t k = 0;
+    for (char& mark : chosen)
+        if (mark != absent) mark = found[k++];
+    return chosen;
+}
+
+LoopPart pull(const Loop& loop, const LoopPattern& pattern) {
+    const auto make = [&]() -> Derived {
         Body body(loop);
         const Nodes by_shared = chosen(body.shared, pattern.shared),
                     by_stepped = chosen(body.stepped, pattern.stepped);
+        const Nodes h = body.add_inputs(loop.carried), sums = body.add_inputs(by_shared.size()),
+                    g = body.add_inputs(count(pattern.outputs));
+        Derivatives given;
+        give(given, h, pattern.carried);
+        give(given, spread(g, pattern.outputs), pattern.outputs);
+        const Nodes wrt = Body::in_order({&body.carried, &by_shared, &by_stepped});
+        auto [adjoints, masks] = derive(body.graph, body.outputs, given, wrt);
+        for (std::size_t i = 0, k = loop.carried; i < sums.size(); ++i, ++k)
+            adjoints[k] =
+                masks[k] == absent ? sums[i] : body.graph.binary(Op::add, sums[i], adjoints[k]);
+        return {body.compile(adjoints, Body::in_order({&h, &sums, &body.shared, &body.carried,
+                                                       &body.stepped, &g, &body.tabled})),
+                {masks.begin(), masks.end()}};
+    };
+    const Derived& body = loop.body->derived(key_of("pull", loop, pattern), make);
+    std::span<const char> marks = body.marks;
+    LoopPart part;
+    part.given.carried = next(marks, loop.carried);
+    part.given.shared = next_of(marks, pattern.shared);
+    part.given.stepped = next_of(marks, pattern.stepped);
+    part.loop = {loop.count,
+                 loop.carried + count(pattern.shared),
+                 loop.carried + loop.stepped + count(pattern.outputs),
+                 count(pattern.stepped),
+                 body.program,
+                 loop.table,
+                 !loop.backward,
+                 loop.first_step,
+                 loop.steps};
+    return part;
+}
+
+LoopPart push_round(const Loop& loop, const LoopPattern& pattern) {
+    const auto make = [&]() -> Derived {
+        Body body(loop);
+        const Nodes wrt = Body::in_order({&body.carried, &body.shared, &body.stepped});
         const Nodes t_carried = body.add_inputs(loop.carried),
-                    t_shared = body.add_inputs(by_shared.size()),
-                    t_stepped = body.add_inputs(by_stepped.size());
-        const Nodes tangents =
-            push(body.graph, body.outputs, Body::in_order({&body.carried, &by_shared, &by_stepped}),
-                 Body::in_order({&t_carried, &t_shared, &t_stepped}));
+                    t_shared = body.add_inputs(count(pattern.shared)),
+                    t_stepped = body.add_inputs(count(pattern.stepped));
+        Derivatives seeds;
+        give(seeds, t_carried, pattern.carried);
+        give(seeds, spread(t_shared, pattern.shared), pattern.shared);
+        give(seeds, spread(t_stepped, pattern.stepped), pattern.stepped);
+        const auto [tangents, masks] = push(body.graph, body.outputs, wrt, seeds);
         Nodes results(body.outputs.begin(), body.outputs.begin() + loop.carried);
         append(results, tangents);
-        return body.compile(results,
-                            Body::in_order({&body.carried, &t_carried, &body.shared, &t_shared,
-                                            &body.stepped, &t_stepped, &body.tabled}));
+        return {body.compile(results,
+                             Body::in_order({&body.carried, &t_carried, &body.shared, &t_shared,
+                                             &body.stepped, &t_stepped, &body.tabled})),
+                {masks.begin(), masks.end()}};
     };
-    const auto moving = [](const std::vector<char>& marks) {
-        return static_cast<std::uint32_t>(std::count(marks.begin(), marks.end(), true));
-    };
-    return {loop.count,
-            2 * loop.carried,
-            loop.stepped + moving(pattern.stepped),
-            loop.outputs,
-            loop.body->derived(key_of("push", loop, pattern), make),
-            loop.table,
-            loop.backward,
-            loop.first_step,
-            loop.steps};
+    const Derived& body = loop.body->derived(key_of("push", loop, pattern), make);
+    std::span<const char> marks = body.marks;
+    LoopPart part;
+    part.given.carried = next(marks, loop.carried);
+    part.given.outputs = next(marks, loop.outputs);
+    part.loop = {loop.count,    2 * loop.carried, loop.stepped + count(pattern.stepped),
+                 loop.outputs,  body.program,     loop.table,
+                 loop.backward, loop.first_step,  loop.steps};
+    return part;
+}
+
+}  // namespace
+
+std::vector<LoopPart> pulling(const Loop& loop, const LoopPattern& pattern,
+                              std::span<const char> outputs) {
+    return parts_of(loop, pattern, &LoopPattern::outputs, outputs, true, &pull);
+}
+
+std::vector<LoopPart> pushing(const Loop& loop, const LoopPattern& pattern,
+                              std::span<const char> stepped) {
+    return parts_of(loop, pattern, &LoopPattern::stepped, stepped, false, &push_round);
 }
 
 }  // namespace tapegrad

@@ -8,7 +8,11 @@
 //    them as results. At every level these are `limit` rounds at most, and those of the levels
 //    within are computed again: that is checkpointing, and follows from 1 without further rules.
 //    A twin does all that its loop does, so lowering computes both at once.
-// 3. Everything is nodes, so loops have derivatives of any order, forward and reverse.
+// 3. What has an adjoint in a round, or moves, is what has one in the steps written out: 0 times an
+//    infinite slope is NaN, so an adjoint of 0 will not do where there is none. A derivative is cut
+//    into loops of rounds that are alike: often the round where the results are, or the start, and
+//    the others. What changes again and again is joined: there an adjoint of 0 wins (derive.h).
+// 4. Everything is nodes, so loops have derivatives of any order, forward and reverse.
 #pragma once
 
 #include <memory>
@@ -56,24 +60,42 @@ NodeId twin_of(const Graph& graph, NodeId id);
 inline std::uint32_t twin_result(const Loop& loop, std::uint32_t k) {
     return k < loop.carried ? k : k + (k - loop.carried) / loop.outputs * loop.carried;
 }
+/// What a round takes.
+inline std::span<const NodeId> operands_of(const Loop& loop, const LoopOperands& operands,
+                                           std::uint32_t round) {
+    return std::span(operands.stepped).subspan(std::size_t{round} * loop.stepped, loop.stepped);
+}
+/// The row of the table that a round reads, or no_node without a table.
+NodeId row_of(Graph& graph, const Loop& loop, const LoopOperands& operands, std::uint32_t round);
 /// Result `k` of round `round`.
 inline NodeId result_of(const Loop& loop, NodeId header, std::uint32_t round, std::uint32_t k) {
     return header + 1 + loop.carried + round * loop.outputs + k;
 }
 
-/// Which parts of a loop a derivative has to do with.
+/// Which parts of a loop a derivative has to do with, as marks: each is a Mask (derive.h), `absent`
+/// for what has no adjoint, or stands still. Reverse mode takes those of `shared` and `stepped` as
+/// what to give adjoints of, and gives their masks.
 struct LoopPattern {
-    std::vector<char> shared, stepped;  ///< operands that count
-    std::vector<char> outputs;          ///< reverse: results of rounds that have an adjoint
-    bool masked = false;                ///< reverse: an adjoint of 0 wins against any slope
+    std::vector<char> carried, shared, stepped;
+    std::vector<char> outputs;  ///< of a round; what reverse mode takes, and forward mode gives
 };
 
-/// Reverse mode: carries adjoints of the carried values and sums of those of `pattern.shared`;
-/// shared: as before; per round: carried values, operands, adjoints of `pattern.outputs`. A round
-/// gives adjoints of `pattern.stepped`.
-Loop pulling(const Loop& loop, const LoopPattern& pattern);
+/// Neighbouring rounds of a derivative.
+struct LoopPart {
+    Loop loop;            ///< the derivative's
+    std::uint32_t first;  ///< round of what it is the derivative of, the least of its rounds
+    LoopPattern taken, given;
+};
+
+/// Reverse mode: carries adjoints of the carried values and sums of those of `shared`; shared: as
+/// before; per round: carried values, operands, adjoints of `outputs`. A round gives adjoints of
+/// `stepped`. `outputs` has the marks of all rounds. The last rounds are the first part.
+std::vector<LoopPart> pulling(const Loop& loop, const LoopPattern& pattern,
+                              std::span<const char> outputs);
 /// Forward mode: carries values and their tangents; shared and operands of rounds are followed by
-/// the tangents of those in the pattern. A round gives the tangents of its results.
-Loop pushing(const Loop& loop, const LoopPattern& pattern);
+/// the tangents of those in the pattern. A round gives the tangents of its results. `stepped` has
+/// the marks of all rounds.
+std::vector<LoopPart> pushing(const Loop& loop, const LoopPattern& pattern,
+                              std::span<const char> stepped);
 
 }  // namespace tapegrad

@@ -57,11 +57,14 @@ inline double remainder_of(double a, double b) {
     return is_opposed(rest, b) ? rest + b : rest;
 }
 
-/// Python's a // b: the quotient of what is left without the rest, which is whole.
+/// Python's a // b: the quotient of what is left without the rest, which is whole. It is what the
+/// quotient misses, by its own rounding and by the rest, that is rounded: huge ones are right, too.
 inline double whole_quotient(double a, double b) {
-    if (b == 0) return a / b;
-    const double rest = ::fmod(a, b), whole = (a - rest) / b - is_opposed(rest, b);
-    return whole == 0 ? ::copysign(0.0, a / b) : ::rint(whole);
+    const double quotient = a / b, rest = ::fmod(a, b);
+    if (std::isinf(quotient)) return b == 0 || !std::isnan(rest) ? quotient : rest;
+    const double rounded = std::isinf(b) ? 0 : (std::fma(-quotient, b, a) - rest) / b;
+    const double whole = ::rint(quotient + (rounded - is_opposed(rest, b)));
+    return whole == 0 ? ::copysign(0.0, quotient) : whole;
 }
 
 template <class T, int N>

@@ -67,18 +67,20 @@ void Objective<T>::evaluate_squares(const T* x, const Workspace<T>& workspace,
     const std::size_t k = runner_.program().values(), n = variables_.size();
     found.hold_totals(1 + n + n * (n + 1) / 2);
     const auto collect = [&](const RowBlock<T>& block, T* sums) {
-        const auto add = [&](const T* a, const T* b, std::size_t total) {
-            add_products(a, b, block.first, block.rows, sums + total * sum_lanes);
+        std::vector<const T*> slots;  // of the residuals, then of their slopes by each variable
+        slots.reserve(k + k * n);
+        for (std::size_t r = 0; r < k; ++r) slots.push_back(block.output(r));
+        for (std::size_t i = 0; i < n; ++i)
+            for (std::size_t r = 0; r < k; ++r) slots.push_back(block.output(k + r * n + i));
+        const auto add = [&](std::size_t a, std::size_t b, std::size_t total) {
+            add_products(&slots[a * k], &slots[b * k], k, block.first, block.rows,
+                         sums + total * sum_lanes);
         };
-        for (std::size_t r = 0; r < k; ++r) {
-            const T* residual = block.output(r);
-            const auto slope = [&](std::size_t i) { return block.output(k + r * n + i); };
-            std::size_t total = 1 + n;
-            add(residual, residual, 0);
-            for (std::size_t i = 0; i < n; ++i) {
-                add(slope(i), residual, 1 + i);
-                for (std::size_t j = 0; j <= i; ++j) add(slope(i), slope(j), total++);
-            }
+        std::size_t total = 1 + n;
+        add(0, 0, 0);
+        for (std::size_t i = 1; i <= n; ++i) {
+            add(i, 0, i);
+            for (std::size_t j = 1; j <= i; ++j) add(i, j, total++);
         }
     };
     runner_.sum_over_rows(rows_at(x).data(), data_->rows, threads_, found.totals, collect);

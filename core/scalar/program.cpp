@@ -136,7 +136,7 @@ std::vector<std::uint32_t> positions_of(const Graph& source, const Extract& part
             position[part.graph.node(part.now[inputs[i]]).a] = i;
     for (std::uint32_t k = 0; k < position.size(); ++k)
         if (position[k] == no_slot)
-            throw CompileError("compile: the outputs or frozen branches depend on input " +
+            throw CompileError("compile: the outputs, `wrt` or frozen branches need input " +
                                name_of_input(source, part, k) +
                                ", which is not among `inputs`; add it there");
     return position;
@@ -325,18 +325,18 @@ std::shared_ptr<const Program> Program::assembled(const Target& target,
     return program;
 }
 
-std::shared_ptr<const Program> Program::derived(
-    const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const {
-    if (auto found = find_derived(key)) return found;
+const Derived& Program::derived(const std::string& key,
+                                const std::function<Derived()>& make) const {
+    if (const Derived* found = find_derived(key)) return *found;
     auto made = make();
     std::lock_guard lock(lock_of(this));
     return derived_.try_emplace(key, std::move(made)).first->second;
 }
 
-std::shared_ptr<const Program> Program::find_derived(const std::string& key) const {
+const Derived* Program::find_derived(const std::string& key) const {
     std::lock_guard lock(lock_of(this));
     const auto found = derived_.find(key);
-    return found == derived_.end() ? nullptr : found->second;
+    return found == derived_.end() ? nullptr : &found->second;
 }
 
 std::uint32_t Program::round_slots() const {
@@ -351,15 +351,6 @@ const Custom* Program::calls() const {
     for (const auto& body : bodies_)
         if (const Custom* custom = body->calls()) return custom;
     return nullptr;
-}
-
-bool Program::has_masks() const {
-    for (NodeId id = 0; id < source_.size(); ++id)
-        if (const Op op = source_.op(id);
-            op == Op::where || op == Op::masked_mul || op == Op::masked_both)
-            return true;
-    return std::any_of(bodies_.begin(), bodies_.end(),
-                       [](const auto& body) { return body->has_masks(); });
 }
 
 Expanded Program::expanded() const {

@@ -40,6 +40,12 @@ struct Opened {
     std::vector<NodeId> wrt;  ///< none where derivatives are among the outputs
 };
 
+/// A program that was made from another one.
+struct Derived {
+    std::shared_ptr<const Program> program;
+    std::vector<char> marks;  ///< of its outputs, in the words of whoever made it
+};
+
 /// Immutable once made; any number of threads may run it.
 class Program {
    public:
@@ -78,10 +84,9 @@ class Program {
     /// Of a pinned program.
     const Lifetimes& lifetimes() const { return lifetimes_; }
     /// A program that is made from this one, once per key: bodies of derivatives of loops.
-    std::shared_ptr<const Program> derived(
-        const std::string& key, const std::function<std::shared_ptr<const Program>()>& make) const;
-    /// The same, or none if it has not been made.
-    std::shared_ptr<const Program> find_derived(const std::string& key) const;
+    const Derived& derived(const std::string& key, const std::function<Derived()>& make) const;
+    /// The same, or nullptr if it has not been made.
+    const Derived* find_derived(const std::string& key) const;
     /// Names of the inputs, empty where they have none.
     const std::vector<std::string>& input_names() const { return input_names_; }
     const Code& code() const { return code_; }
@@ -100,8 +105,6 @@ class Program {
     std::uint32_t derivatives() const { return derivatives_; }  ///< per value
     /// A function from outside that it calls, or nullptr.
     const Custom* calls() const;
-    /// Whether `where` or a masked product is among its nodes or those of its loops.
-    bool has_masks() const;
 
    private:
     Program() = default;
@@ -143,7 +146,7 @@ class Program {
     std::vector<NodeId> wrt_;    ///< what the derivatives are by; empty if they are roots
     std::vector<std::uint32_t> source_positions_;
     std::vector<std::string> input_names_;
-    mutable std::map<std::string, std::shared_ptr<const Program>> derived_;
+    mutable std::map<std::string, Derived> derived_;
 };
 
 }  // namespace tapegrad

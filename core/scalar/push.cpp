@@ -4,8 +4,8 @@
 // move and that an output needs; what has the number 0 for a seed stands still. A variable that
 // depends on others moves with them, too: what comes out is the Jacobian of derive.h times the
 // seeds. A tangent is one node, the sum of the operands' tangents times the derivative text of
-// ops.def; the other operations have the rules below. `where` chooses between tangents, so nothing
-// has to be masked: what the branch not taken would give is not looked at.
+// ops.def; the other operations have the rules below. `where` chooses between tangents, so it masks
+// nothing: what the branch not taken would give is not looked at.
 #include "push.h"
 
 #include <algorithm>
@@ -31,14 +31,21 @@ class Push {
                 for (NodeId operand : graph.operands(id))
                     if (operand >= first_) needed_[operand - first_] = true;
         tangents_.assign(end_ - first_, no_node);
+        masked_.assign(end_ - first_, unmasked);
     }
 
-    std::vector<NodeId> run(std::span<const NodeId> outputs, std::span<const NodeId> wrt,
-                            std::span<const NodeId> seeds) {
-        for (std::size_t i = 0; i < wrt.size(); ++i) move(wrt[i], seeds[i]);
-        for (NodeId id = first_; id < end_; ++id)
-            if (needed_[id - first_] && any_moves(graph_.operands(id))) visit(id);
-        return tangents_of(outputs);
+    Derivatives run(std::span<const NodeId> outputs, std::span<const NodeId> wrt,
+                    const Derivatives& seeds) {
+        for (std::size_t i = 0; i < wrt.size(); ++i) give(wrt[i], seeds.nodes[i], seeds.masks[i]);
+        for (NodeId id = first_; id < end_; ++id) {
+            if (!needed_[id - first_] || !any_moves(graph_.operands(id))) continue;
+            masking_ = unmasked;
+            for (NodeId operand : graph_.operands(id)) masking_ = std::max(masking_, mask(operand));
+            visit(id);
+        }
+        Derivatives tangents{tangents_of(outputs), {}};
+        for (NodeId id : outputs) tangents.masks.push_back(mask(id));
+        return tangents;
     }
 
    private:
@@ -48,6 +55,12 @@ class Push {
         if (id >= end_ || graph_.is_constant(value, 0.0)) return;
         NodeId& known = tangents_[id - first_];
         known = known == no_node ? value : graph_.binary(Op::add, known, value);
+        masked_[id - first_] = std::max(masked_[id - first_], masking_);
+    }
+    /// Moves a node with a mask of its own.
+    void give(NodeId id, NodeId value, Mask mask) {
+        masking_ = mask;
+        if (mask != absent) move(id, value);
     }
 
     /// The tangent of a node, if it moves.
@@ -59,12 +72,15 @@ class Push {
         return std::any_of(nodes.begin(), nodes.end(), [&](NodeId id) { return moves(id); });
     }
 
+    Mask mask(NodeId id) const { return moves(id) ? masked_[id - first_] : absent; }
+
     Symbol symbol(NodeId id) { return {graph_, id}; }
     Symbol tangent(NodeId id) { return moves(id) ? symbol(found(id)) : Symbol(0.0); }
 
     /// The operand's tangent times d.
     void along(NodeId operand, const Symbol& d) {
-        if (moves(operand) && !d.is(0.0)) terms_.add(product(graph_, found(operand), d, false));
+        if (moves(operand) && !d.is(0.0))
+            terms_.add(product(graph_, found(operand), d, mask(operand) != unmasked));
     }
     void plain(const Symbol& t) {
         if (!t.is(0.0)) terms_.add({t.in(graph_), no_node});
@@ -239,31 +255,46 @@ class Push {
     void visit_loop(NodeId id, std::span<const NodeId> operands) {
         const Loop loop = graph_.loop_of(id);
         const LoopOperands in = split(loop, operands);
-        LoopPattern pattern;
-        for (NodeId node : in.shared) pattern.shared.push_back(moves(node));
-        pattern.stepped.assign(loop.stepped, false);
-        for (std::size_t i = 0; i < in.stepped.size(); ++i)
-            pattern.stepped[i % loop.stepped] |= moves(in.stepped[i]);
-
-        LoopOperands out = in;
-        const auto follow = [&](std::vector<NodeId>& list, std::span<const NodeId> nodes,
-                                const std::vector<char>* marks) {
-            for (std::size_t i = 0; i < nodes.size(); ++i)
-                if (!marks || (*marks)[i]) list.push_back(tangent(nodes[i]).in(graph_));
-        };
-        follow(out.carried, in.carried, nullptr);
-        follow(out.shared, in.shared, &pattern.shared);
-        out.stepped.clear();
-        for (std::uint32_t round = 0; round < loop.count; ++round) {
-            const auto given =
-                std::span(in.stepped).subspan(std::size_t{round} * loop.stepped, loop.stepped);
-            out.stepped.insert(out.stepped.end(), given.begin(), given.end());
-            follow(out.stepped, given, &pattern.stepped);
+        const LoopPattern pattern{marks_of(in.carried), marks_of(in.shared), {}, {}};
+        const std::vector<char> stepped = marks_of(in.stepped);
+        std::vector<NodeId> values = in.carried, tangents = tangents_of(in.carried);
+        std::vector<char> marks = pattern.carried;
+        for (const LoopPart& part : pushing(loop, pattern, stepped)) {
+            LoopOperands out{values, in.shared, {}, row_of(graph_, loop, in, part.first)};
+            out.carried.insert(out.carried.end(), tangents.begin(), tangents.end());
+            follow(out.shared, in.shared, pattern.shared);
+            for (std::uint32_t k = 0; k < part.loop.count; ++k) {
+                const auto given = operands_of(loop, in, part.first + k);
+                out.stepped.insert(out.stepped.end(), given.begin(), given.end());
+                follow(out.stepped, given, part.taken.stepped);
+            }
+            const NodeId header = graph_.loop(part.loop, join(out));
+            for (std::uint32_t i = 0; i < loop.carried; ++i) {
+                values[i] = header + 1 + i;
+                tangents[i] = header + 1 + loop.carried + i;
+            }
+            for (std::uint32_t k = 0; k < part.loop.count; ++k)
+                for (std::uint32_t i = 0; i < loop.outputs; ++i)
+                    give(result_of(loop, id, part.first + k, i), result_of(part.loop, header, k, i),
+                         static_cast<Mask>(part.given.outputs[i]));
+            marks = part.given.carried;
         }
-        const Loop both = pushing(loop, pattern);
-        const NodeId header = graph_.loop(both, join(out));
-        move_results(id, loop.results(),
-                     [&](std::uint32_t i) { return header + 1 + loop.carried + i; });
+        for (std::uint32_t i = 0; i < loop.carried; ++i)
+            give(id + 1 + i, tangents[i], static_cast<Mask>(marks[i]));
+    }
+
+    /// What moves, as marks of a LoopPattern.
+    std::vector<char> marks_of(std::span<const NodeId> nodes) const {
+        std::vector<char> marks;
+        for (NodeId node : nodes) marks.push_back(mask(node));
+        return marks;
+    }
+
+    /// Appends the tangents of those that are marked.
+    void follow(std::vector<NodeId>& list, std::span<const NodeId> nodes,
+                const std::vector<char>& marks) {
+        for (std::size_t i = 0; i < nodes.size(); ++i)
+            if (marks[i] != absent) list.push_back(tangent(nodes[i]).in(graph_));
     }
 
     /// Rows of the Jacobian by the function's vjp, one for each result. What is a vjp itself stands
@@ -301,6 +332,8 @@ class Push {
     const NodeId first_, end_;
     std::vector<char> needed_;
     std::vector<NodeId> tangents_, operands_;
+    std::vector<Mask> masked_;
+    Mask masking_ = unmasked;  ///< of the node whose turn it is
     Terms terms_;
 };
 
@@ -308,8 +341,16 @@ class Push {
 
 std::vector<NodeId> push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
                          std::span<const NodeId> seeds) {
-    if (wrt.empty() || outputs.empty())
-        return std::vector<NodeId>(outputs.size(), graph.constant(0.0));
+    const std::vector<Mask> masks(seeds.size(), unmasked);
+    return push(graph, outputs, wrt, Derivatives{{seeds.begin(), seeds.end()}, masks}).nodes;
+}
+
+Derivatives push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
+                 const Derivatives& seeds) {
+    if (wrt.empty() || outputs.empty()) {
+        const auto n = outputs.size();
+        return {std::vector(n, graph.constant(0.0)), std::vector(n, absent)};
+    }
     return Push(graph, outputs, wrt).run(outputs, wrt, seeds);
 }
 

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "derive.h"
 #include "graph.h"
 
 namespace tapegrad {
@@ -12,5 +13,9 @@ namespace tapegrad {
 /// output that does not move gets the constant 0.
 std::vector<NodeId> push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
                          std::span<const NodeId> seeds);
+
+/// The same for seeds with masks, and tangents with theirs.
+Derivatives push(Graph& graph, std::span<const NodeId> outputs, std::span<const NodeId> wrt,
+                 const Derivatives& seeds);
 
 }  // namespace tapegrad

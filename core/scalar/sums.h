@@ -43,4 +43,23 @@ void add_products(const T* a, const T* b, std::size_t first, std::size_t rows, T
     add_terms(first, rows, sums, [a, b](std::size_t l) { return a[l] * b[l]; });
 }
 
+/// The same of several pairs of slots. Each row adds all of its products at once: the order does
+/// not depend on how rows are cut into blocks.
+template <class T>
+void add_products(const T* const* a, const T* const* b, std::size_t pairs, std::size_t first,
+                  std::size_t rows, T* sums) {
+    if (pairs == 1) return add_products(*a, *b, first, rows, sums);
+    std::size_t l = 0;
+    if (first % sum_lanes == 0)
+        for (; l + sum_lanes <= rows; l += sum_lanes) {
+            T local[sum_lanes];
+            for (std::size_t k = 0; k < sum_lanes; ++k) local[k] = sums[k];
+            for (std::size_t i = 0; i < pairs; ++i)
+                for (std::size_t k = 0; k < sum_lanes; ++k) local[k] += a[i][l + k] * b[i][l + k];
+            for (std::size_t k = 0; k < sum_lanes; ++k) sums[k] = local[k];
+        }
+    for (; l < rows; ++l)
+        for (std::size_t i = 0; i < pairs; ++i) sums[(first + l) % sum_lanes] += a[i][l] * b[i][l];
+}
+
 }  // namespace tapegrad

@@ -7,6 +7,7 @@ import signal
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from tapegrad.bench import answers, process
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
+from tapegrad.bench.machine import usable
 from tapegrad.bench.process import WorkerProcess
 
 from .conftest import Start
@@ -87,6 +89,15 @@ def test_a_bad_file_is_failed(kind: str, tmp_path: Path) -> None:
     with pytest.raises(WorkerError, match="output0 ") as caught:
         answers.load({"arrays": {"output0": str(path)}})
     assert caught.value.kind == "failed"
+
+
+def test_a_file_that_memory_does_not_hold_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "x.npy", np.ones(1000))
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=4096))
+    with pytest.raises(WorkerError, match=r"takes 7\.81 KiB, and 4\.00 KiB of memory are free"):
+        answers.load({"arrays": {"x": str(tmp_path / "x.npy")}})
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800.npy", "/dev/zero", ""])
@@ -175,17 +186,37 @@ ODD_TEXTS = """
 """
 
 
-NEVER = """
+TIMES = """
     class Own(Numpy):
         def elapsed(self, call, calls):
-            return float("inf") if calls > 1 else super().elapsed(call, calls)
+            return float("{}") if calls > 1 else super().elapsed(call, calls)
 """
 
 
-def test_an_endless_time_costs_its_own_cell_only(tmp_path: Path) -> None:
-    results = run(tmp_path, NEVER)
-    assert verdicts(results)["own"][0] == "failed"
-    assert "rubbish" in verdicts(results)["own"][1]
+@pytest.mark.parametrize(
+    ("seconds", "verdict", "reason"),
+    [("inf", "failed", "rubbish"), ("1e-310", "mistrusted", "as reported")],
+)
+def test_a_time_that_nothing_takes_costs_its_own_cell_only(
+    tmp_path: Path, seconds: str, verdict: str, reason: str
+) -> None:
+    results = run(tmp_path, TIMES.format(seconds))
+    assert verdicts(results)["own"][0] == verdict
+    assert reason in verdicts(results)["own"][1]
+    assert verdicts(results)["numpy"][0] == "checked"
+
+
+FEW_CORES = """
+    from tapegrad.worker.session import Session
+    Session.do_cores = lambda self, phase, calls, count: {"cores": [1.0]}
+    Own = Numpy
+"""
+
+
+@pytest.mark.skipif(len(usable()) < 2, reason="needs a processor that could be stolen")
+def test_too_few_counts_of_processors_cost_their_own_cell_only(tmp_path: Path) -> None:
+    results = run(tmp_path, FEW_CORES)
+    assert verdicts(results)["own"] == ("failed", "answered `cores` with 1 number for 16 loops")
     assert verdicts(results)["numpy"][0] == "checked"
 
 

@@ -26,6 +26,7 @@ from tapegrad.bench.regressions.nights import (
     _choices,
     _crept,
     _earlier,
+    _gone,
     _History,
     _since_steps,
 )
@@ -122,12 +123,26 @@ NETWORK = Suite(
 OPERATORS = replace(NETWORK, cases=NETWORK.cases[:2])
 
 
-def _night(store: Store, folder: Path, version: dict[str, float]) -> Nightly:
+def _night(
+    store: Store, folder: Path, version: dict[str, float], network: Suite = NETWORK
+) -> Nightly:
     file = folder / "paced.py"
     file.write_text(PACED)
     file.with_suffix(".json").write_text(json.dumps(version))
-    suite = replace(NETWORK, defaults={"block": 0.002, "timeout": 50.0})
+    suite = replace(network, defaults={"block": 0.002, "timeout": 50.0})
     return nightly(store, suite, frameworks=str(file), rounds=4)
+
+
+def test_a_night_of_nothing_but_new_cases_names_those_that_are_gone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(given, "GUARDS", TIMELESS)
+    _night(store, tmp_path, OLD, replace(NETWORK, cases=NETWORK.cases[:1]))
+    renamed = _night(store, tmp_path, OLD, replace(NETWORK, cases=NETWORK.cases[1:2]))
+    assert renamed.first
+    assert [name.split()[0] for name in renamed.gone] == ["conv2d"]
+    assert "Not measured any more: conv2d" in str(renamed)
 
 
 def test_an_operator_that_got_slower_is_named_though_the_network_did_not(
@@ -406,9 +421,41 @@ def test_only_finished_nights_under_the_same_conditions_are_a_baseline(store: St
     _enter(store, "elsewhere", started=4, machine=Machine("f1", "server"))
     _enter(store, "good2", started=5)
     _enter(store, "tonight", started=6)
-    tonight = store.resolve("tonight")
-    assert [run.id for run in _earlier(store, tonight, 5)] == ["good1", "good2"]
-    assert [run.id for run in _earlier(store, tonight, 1)] == ["good2"]
+    tonight = store.load("tonight")
+    assert [each.run.id for each in _earlier(store, tonight, 5)] == ["good1", "good2"]
+    assert [each.run.id for each in _earlier(store, tonight, 1)] == ["good2"]
+
+
+def test_runs_of_a_few_cases_hide_no_earlier_night_of_the_others(store: Store) -> None:
+    _enter(store, "night1", started=1)
+    _enter(store, "night2", started=2)
+    for number in range(5):  # by hand, during the day
+        _enter(store, f"some{number}", started=3 + number, cases=CASES[:2])
+    _enter(store, "tonight", {"op7": 1.3}, started=9)
+    tonight = store.load("tonight")
+    before = _earlier(store, tonight, 5)
+    assert [each.run.id for each in before] == ["night1", "night2"] + [f"some{n}" for n in range(5)]
+    assert [len(each.cells) for each in before] == [18, 18] + 5 * [2]
+    verdicts = {each.op: each.verdict for each in changes(before, tonight)}
+    assert verdicts == {case.op: "regressed" if case.op == "op7" else "same" for case in CASES}
+
+
+def test_what_is_not_measured_any_more_is_named(store: Store) -> None:
+    _enter(store, "night", started=1)
+    _enter(store, "by hand", started=2, cases=CASES[:1], filter=["op0"])
+    _enter(store, "tonight", started=3, cases=CASES[:18], verdicts={"op1": "crashed"})
+    assert _gone(store, store.load("tonight")) == [
+        "op18 4 forward in numpy",
+        "op19 4 forward in numpy",
+    ]
+    assert _gone(store, store.load("by hand")) == []
+    told = compare(store, "tonight", "by hand").missing
+    assert told == (
+        "Not measured any more: op2 4 forward in numpy, op3 4 forward in numpy, "
+        "op4 4 forward in numpy and 13 more"
+    )
+    assert told in str(compare(store, "tonight", "by hand"))
+    assert compare(store, "by hand", "night").missing == ""
 
 
 def test_a_step_in_the_history_alarms_in_the_night_in_which_it_shows(store: Store) -> None:
@@ -430,7 +477,7 @@ def test_what_crept_up_is_confirmed_against_the_nights_before_its_step(store: St
         factors = {"op0": 1.0 + 0.01 * max(0, night - 11)}
         _enter(store, f"night{night:02}", factors, started=night, cases=CASES[:1])
         tonight = store.load(f"night{night:02}")
-        before = [store.load(run.id) for run in _earlier(store, tonight.run, 5)]
+        before = _earlier(store, tonight, 5)
         history = _History(store, tonight.run)
         series = list(changes(before, tonight)) if before else []
         steps = [step for each in series if (step := history.step(each, 0.03)) is not None]
@@ -472,7 +519,7 @@ def test_the_baseline_of_a_series_begins_at_its_last_step(store: Store) -> None:
         name = f"night{night:02}"
         _enter(store, name, {"op0": 1.0 if night < 16 else 1.1}, started=night, cases=CASES[:2])
     tonight = store.load("night19")
-    before = [store.load(run.id) for run in _earlier(store, tonight.run, 5)]
+    before = _earlier(store, tonight, 5)
     starts = _History(store, tonight.run).starts(before, tonight, 0.03)
     assert starts == {tonight.cells[0].key: 2}
     since_step = list(changes(before, tonight, since=starts))

@@ -171,7 +171,8 @@ def test_errors_of_workers_arrive() -> None:
 @pytest.mark.parametrize(
     ("misuse", "error", "message"),
     [
-        (lambda: DataLoader(ROWS, 0), OptionError, "batch_size of at least 1"),
+        (lambda: DataLoader(ROWS, 0), OptionError, "whole number of at least 1, got 0"),
+        (lambda: DataLoader(ROWS, 1.5), OptionError, "whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
         (lambda: DataLoader(ROWS, num_workers=-1), OptionError, "num_workers"),
         (lambda: DataLoader(ROWS, timeout=-1), OptionError, "timeout of at least 0"),
         (lambda: DataLoader(ROWS, multiprocessing_context="fork"), OptionError, "threads make"),

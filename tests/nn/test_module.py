@@ -145,6 +145,17 @@ def test_loading_part_of_a_state() -> None:
         model.load_state_dict({"bias": [1], "weight": zeros(3, 2)})
 
 
+def test_states_from_before_batches_were_counted_are_whole() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(2), nn.Linear(2, 1))
+    old = {name: each for name, each in model.state_dict().items() if "tracked" not in name}
+    model[0].num_batches_tracked.fill_(3)
+    assert not model.load_state_dict(old).missing_keys
+    assert model[0].num_batches_tracked.item() == 3
+    del old["0.running_var"]
+    with pytest.raises(StateError, match=r"missing \(1 of 7\):\n    0\.running_var\n"):
+        model.load_state_dict(old)
+
+
 def test_state_shares_memory_with_the_module() -> None:
     model = nn.Linear(2, 3)
     state = model.state_dict()
@@ -177,6 +188,16 @@ def test_sequences_of_modules_are_lists() -> None:
     assert [type(each).__name__ for each in part] == ["Tanh", "Sigmoid", "ReLU"]
     with pytest.raises(IndexError, match="no module 9"):
         row[9]
+
+
+def test_a_module_is_put_among_others_that_have_names() -> None:
+    row = nn.Sequential({"relu": nn.ReLU(), "end": nn.Tanh()})
+    assert row.insert(1, nn.Sigmoid()) is row
+    assert [type(each).__name__ for each in row] == ["ReLU", "Sigmoid", "Tanh"]
+    assert [name for name, _ in row.named_children()] == ["relu", "2", "end"]
+    with pytest.raises(TypeError):
+        row.insert("0", nn.ReLU())  # type: ignore[arg-type]
+    assert len(row) == 3
 
 
 def test_dropout_drops_while_training_only() -> None:

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,14 @@ def test_every_operation_matches_at_special_points(dtype: str, tmp_path: Path) -
         ours = np.array([calls[name](point)[0][0] for point in points])
         engine = programs[name].batch(points.astype(dtype))
         np.testing.assert_allclose(ours, engine, rtol=tolerance, atol=tiny, err_msg=name)
+
+
+def test_whole_quotients_of_huge_numbers_are_those_of_fractions(tmp_path: Path) -> None:
+    x = tg.Graph().inputs(2)
+    call = compiled({"quotient": tg.compile(x[0] // x[1])}, tmp_path)["quotient"]
+    huge = [(-1e16, 3.0), (2.1824256712948582e22, 5030306.7)]
+    for a, b in [(1e16, 3.0), *huge, (3.405892073618387e27, 1.1227185890650788)]:
+        assert call(np.array([a, b]))[0][0] == float(Fraction(a) // Fraction(b))
 
 
 def many(x: Any) -> list[Any]:
@@ -285,3 +294,14 @@ def test_names_that_c_takes_are_taken(tmp_path: Path) -> None:
     found = compiled(dict.fromkeys(names, program), tmp_path)
     for call in found.values():
         assert call([2.0, 3.0])[0] == [6.0]
+
+
+def test_numbers_and_steps_of_a_scan_are_written_once() -> None:
+    x = tg.Graph().inputs(2)
+    numbers = np.linspace(0, 1, 5000)
+    end, _ = tg.scan(lambda c, t: (tg.sin(c * t) + x[1], None), x[0], numbers)
+    program = tg.compile([end, end * 2], wrt=x)
+    text = program.to_c(name="f")
+    assert text.count(str(numbers[1234])) == 1
+    bodies = [part.split("}\n\n")[0] for part in re.split(r"static void f_body\d+", text)[1:]]
+    assert len(set(bodies)) == len(bodies)

@@ -524,6 +524,23 @@ def test_callbacks_do_not_end_what_still_changes(method: Any, starts: int, every
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
 
 
+@pytest.mark.parametrize("every", [1, 2])
+@pytest.mark.parametrize("rule", [{"target": math.inf}, {"gtol": 1.0}])
+@pytest.mark.parametrize("method", ["sgd", "momentum", "adam", "lbfgs"])
+def test_callbacks_come_once_a_step_where_a_rule_ends_the_run(
+    method: Any, rule: dict[str, Any], every: int
+) -> None:
+    x = tg.Graph().input()
+    program = tg.compile(tg.square(x), wrt=x)
+    seen: list[int] = []
+    found = program.minimize(
+        [2.0], method, **rule, steps=1000, callback=lambda s, x, v: seen.append(s), every=every
+    )
+    assert found.steps < 1000
+    assert seen == list(range(every, found.steps + 1, every))
+    assert not found.stopped
+
+
 def test_without_rules_all_steps_are_taken() -> None:
     for method in ("sgd", "momentum", "adam"):
         found = valley().minimize(np.ones(4), method, steps=37)

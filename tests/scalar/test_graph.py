@@ -483,6 +483,22 @@ def test_divisions_and_rounding_are_pythons(a: float, b: float, xy: Any) -> None
         assert both([a, b]).tolist() == np.ravel([a % meets, meets % a, meets // a]).tolist()
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (1e16, 3.0),
+        (-1e16, 3.0),
+        (2.1824256712948582e22, 5030306.7),
+        (3.405892073618387e27, 1.1227185890650788),
+    ],
+)
+def test_whole_quotients_of_huge_numbers_are_those_of_fractions(
+    a: float, b: float, xy: Any, isa: str
+) -> None:
+    exact = float(Fraction(a) // Fraction(b))
+    assert tg.floor_divide(a, b) == at(xy[0] // xy[1], a, b) == exact
+
+
 def test_vars_are_dictionary_keys(xy: Any) -> None:
     x, y = xy
     product = x * y

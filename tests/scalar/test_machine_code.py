@@ -196,6 +196,23 @@ def test_sums_over_rows_and_shared_inputs(isa: str) -> None:
     assert_same_bits(total, program.batch(rows, shared=shared, reduce="sum"))
 
 
+def test_squares_of_several_residuals_are_summed_in_the_same_order(isa: str) -> None:
+    x = tg.Graph().inputs(9)
+    waves = [tg.square(x[i] * x[8]) - x[i + 1] * x[8] for i in range(7)]
+    residuals = [tg.dot(waves, waves[k:] + waves[:k]) - k for k in range(4)]
+    program = tg.compile(residuals, wrt=x[:8])
+    random = np.random.default_rng(0)
+    rows, starts = random.normal(size=(100, 1)), random.normal(size=(20, 8))
+    copies = [tg.Program.from_bytes(program.to_bytes()) for _ in starts]  # each begins anew
+    program.prepare(rows=10_000)
+    assert bool(program.stats["row_code_bytes"]) == (isa in ASSEMBLED)
+    for copy, start in zip(copies, starts, strict=True):
+        want = copy.minimize(start, "lm", rows=rows, steps=4)
+        assert not copy.stats["row_code_bytes"]
+        found = program.minimize(start, "lm", rows=rows, steps=4)
+        assert_same_bits([found.value, found.x], [want.value, want.x])
+
+
 @pytest.mark.parametrize("starts", [1, 20])
 @pytest.mark.parametrize("method", ["sgd", "adam", "lbfgs"])
 def test_descents_take_the_same_steps(method: Any, starts: int, isa: str) -> None:

@@ -108,7 +108,7 @@ def test_inputs_sets_the_order_and_leaves_out_what_is_unused() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda a, b: tg.compile(a * b, inputs=[a]), "depend on input"),
+        (lambda a, b: tg.compile(a * b, inputs=[a]), "need input"),
         (lambda a, b: tg.compile(a, inputs=[a, a]), "twice"),
         (lambda a, b: tg.compile(a, inputs=[a * b]), "mul"),
         (lambda a, b: tg.compile([]), "at least one output"),
@@ -127,6 +127,8 @@ def test_a_missing_input_is_named() -> None:
         tg.compile(a * b, inputs=[b])
     with pytest.raises(tg.CompileError, match=r"\b1\b"):  # the unnamed one, by its place
         tg.compile(a * b, inputs=[a])
+    with pytest.raises(tg.CompileError, match=r"`wrt`.*speed"):  # no output depends on it
+        tg.compile(b, wrt=a, inputs=[b])
 
 
 @pytest.mark.parametrize(

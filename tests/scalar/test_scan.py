@@ -241,6 +241,94 @@ def test_a_where_in_a_step_masks_as_it_does_without_a_loop(name: str, checkpoint
         np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+#: Loops of three rounds that take square roots of 0: infinite slopes, some with no part in it.
+INFINITE: dict[str, Callable[[Any, Any], Any]] = {
+    "a carry that stands still": lambda loop, x: tg.sum(
+        loop(lambda c, _: ((c[0] * x[1], tg.sqrt(c[1])), None), (x[1], x[0]), [0.0] * 3)[0]
+    ),
+    "a carry that moves later": lambda loop, x: loop(
+        lambda c, _: ((c[0] * x[1], c[0] + tg.sqrt(c[1])), None), (x[1], x[0]), [0.0] * 3
+    )[0][1],
+    "carries that change places": lambda loop, x: loop(
+        lambda c, _: ((tg.sqrt(c[1]), c[0] * x[1]), None), (x[1], x[0]), [0.0] * 3
+    )[0][0],
+    "a carry that nobody takes": lambda loop, x: loop(
+        lambda c, _: ((tg.sqrt(c[0]) ** 2, c[1] * x[1]), None), (x[0], x[1]), [0.0] * 3
+    )[0][0],
+    "what came before such a loop": lambda loop, x: loop(
+        lambda c, _: ((c[0] * x[1], c[1] * x[1]), None), (tg.sqrt(x[0]) ** 2, x[1]), [0.0] * 3
+    )[0][0],
+    "a where that another carry has": lambda loop, x: tg.sum(
+        loop(
+            lambda c, _: ((tg.sqrt(c[0]) ** 2, tg.where(c[1] > 0, c[1], x[1])), None),
+            (x[0], x[1]),
+            [0.0] * 3,
+        )[0]
+    ),
+    "the output of one round": lambda loop, x: loop(
+        lambda c, t: (c * x[1], c * tg.sqrt(t)), x[1], [x[0], x[1], x[0]]
+    )[1][1],
+    "a loop in a loop": lambda loop, x: loop(
+        lambda c, _: (
+            loop(lambda d, _: ((d[0] * x[1], tg.sqrt(d[1])), None), c, [0.0] * 2)[0],
+            None,
+        ),
+        (x[1], x[0]),
+        [0.0] * 3,
+    )[0][0],
+}
+
+
+@pytest.mark.parametrize("checkpoint", [2, 64])
+@pytest.mark.parametrize("name", INFINITE)
+def test_derivatives_are_finite_where_those_of_the_steps_are(name: str, checkpoint: int) -> None:
+    def scanned(*arguments: Any) -> Any:
+        return tg.scan(*arguments, checkpoint=checkpoint)
+
+    found = []
+    for loop in (scanned, unrolled):
+        x = tg.Graph().inputs(2)
+        y = INFINITE[name](loop, x)
+        first = tg.grad(y, x)
+        second = tg.jacobian(first, x, mode="forward").ravel()
+        along = [tg.jvp(y, each, 1.0) for each in x]
+        found.append(tg.compile([y, *first, *second, *along], inputs=x)([0.0, 2.0]))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-14)
+
+
+def changing(loop: Any, length: int) -> tg.Program:
+    """Every other output counts, and every third x moves."""
+    x = tg.Graph().inputs(3)
+    end, ys = loop(
+        lambda c, t: ((c[1] + 0.5 * tg.sin(t), 0.9 * c[0] * x[1]), c[0] * tg.sqrt(t)),
+        (x[1], x[0]),
+        [x[2] if k % 3 else x[0] for k in range(length)],
+    )
+    y = tg.sum(ys[::2]) + end[0]
+    return tg.compile([y, *tg.grad(y, x), *(tg.jvp(y, each, 1.0) for each in x)], inputs=x)
+
+
+@pytest.mark.parametrize("length", [7, 300])
+def test_patterns_that_change_with_every_round(length: int) -> None:
+    found, want = (
+        changing(loop, length)([0.4, 0.7, 0.0])
+        for loop in (lambda *a: tg.scan(*a, checkpoint=1000), unrolled)
+    )
+    assert np.isfinite(want[[0, 1, 2, 4, 5]]).all()
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_a_carry_that_is_a_queue_has_a_gradient_of_few_loops() -> None:
+    """Each round of the way back has an adjoint more, and is no loop of its own for that."""
+    x = tg.Graph().input()
+    queue = [x * k for k in range(100)]
+    end, _ = tg.scan(lambda c, _: ([tg.sin(c[0]) + c[-1], *c[:-1]], None), queue, length=60)
+    before = len(x.graph)
+    tg.grad(end[0], x)
+    stored = 60 * len(queue)
+    assert len(x.graph) - before < 1.5 * stored
+
+
 @pytest.mark.parametrize("length", [1_000, 100_000])
 def test_size_and_compile_time_do_not_depend_on_the_length(length: int) -> None:
     g = tg.Graph()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import threading
 import weakref
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -203,6 +204,28 @@ def test_hooks_on_results_that_are_kept() -> None:
     (y * y).sum().backward()
     assert y.grad is not None
     np.testing.assert_allclose(y.grad.numpy(), 2 * np.exp([1.0, 2.0]))
+
+
+def test_a_gradient_that_is_kept_has_the_shape_that_its_tensor_got_meanwhile() -> None:
+    y = leaf(1.0, 2.0) * 2
+    y.retain_grad()
+    y.unsqueeze_(0)
+    (y * y).sum().backward()
+    assert y.grad is not None
+    assert y.grad.tolist() == [[4.0, 8.0]]
+
+
+def test_a_shape_that_is_changed_in_no_grad_keeps_the_history() -> None:
+    changes: list[Callable[[Any], Any]] = [lambda y: y.unsqueeze_(0), lambda y: y.squeeze_()]
+    for change in changes:
+        x = tt.ones(2, requires_grad=True)
+        y = (x * 2).reshape(1, 2)
+        with tt.no_grad():
+            change(y)
+        assert y.requires_grad
+        (y.sum() + x.sum()).backward()
+        assert x.grad is not None
+        assert x.grad.tolist() == [3.0, 3.0]
 
 
 def test_hooks_after_accumulation() -> None:
@@ -462,6 +485,21 @@ def test_gradients_do_not_share_memory() -> None:
     assert x.grad is not None and w.grad is not None
     x.grad.mul_(5)
     assert w.grad.tolist() == given.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("view", [lambda x: x.view(2, 1), lambda x: x.clone(), lambda x: x.sum()])
+def test_gradients_with_a_history_share_no_memory_and_can_be_added_to(
+    view: Any, device: str
+) -> None:
+    x = tt.ones(2, device=device, requires_grad=True)
+    y = view(x)
+    given = tt.ones_like(y)
+    y.backward(given, create_graph=True)
+    (x * 2).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [3.0, 3.0]
+    assert given.tolist() == tt.ones_like(y).tolist()
 
 
 def test_broadcast_operands_get_gradients_of_their_own_shape_and_type() -> None:

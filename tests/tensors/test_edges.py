@@ -183,6 +183,20 @@ def test_classes_that_are_all_ignored(torch: Torch, reduction: str) -> None:
         compare_orders(torch, calls, arrays)
 
 
+def test_the_largest_of_pixels_that_are_minus_infinity_is_the_first(torch: Torch) -> None:
+    calls = ["F.max_pool2d(x, 2, 2, 1)", "F.max_pool2d(x, (2, 3), (1, 2), 1, (2, 1))"]
+    x = np.full((1, 2, 4, 5), -INF)
+    compare(torch, [f"{call[:-1]}, return_indices=True)" for call in calls], {"x": x}, 0)
+    compare_orders(torch, calls, {"x": x})
+
+
+def test_of_pixels_that_are_nan_the_last_is_the_largest(torch: Torch) -> None:
+    x = np.array([[[[NAN, 1, NAN, 2], [0, 3, 2, 1]]]])
+    calls = ["F.max_pool2d(x, (1, 4))", "F.max_pool2d(x, 2)", "F.max_pool2d(x, 2, 1)"]
+    compare(torch, [f"{call[:-1]}, return_indices=True)" for call in calls], {"x": x}, 0)
+    compare_orders(torch, calls, {"x": x})
+
+
 def test_rows_that_are_named_often(torch: Torch) -> None:
     places = "tt.tensor([[0, 0, 1], [0, 3, 1]]).to(w.device)"
     options = ("scale_grad_by_freq=True", "padding_idx=1, scale_grad_by_freq=True", "max_norm=0.5")

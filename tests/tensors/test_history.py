@@ -145,6 +145,18 @@ def test_a_base_is_changed_through_its_views(device: str) -> None:
     assert z.grad is not None and z.grad.tolist() == [2.0, 3.0]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_view_that_was_changed_comes_from_its_base(device: str) -> None:
+    y = tt.ones(2, 3, device=device, requires_grad=True) * 2
+    row = y[0]
+    row.mul_(5)
+    (by_y,) = tt.grad(row.sum(), y, retain_graph=True)
+    assert by_y.tolist() == [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]
+    y.retain_grad()
+    (row * row).sum().backward()
+    assert y.grad is not None and y.grad.tolist() == [[20.0, 20.0, 20.0], [0.0, 0.0, 0.0]]
+
+
 def test_a_gradient_that_is_kept_is_that_of_the_latest_elements() -> None:
     x = tt.ones(3, requires_grad=True)
     seen: list[Any] = []

@@ -109,13 +109,29 @@ def max_pool2d(
     fill = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     seen = _pool_windows(x, kernel, stride, padding, dilation, ceil_mode, fill)
     flat = seen.reshape(*seen.shape[:4], kernel[0] * kernel[1])
-    best = flat.argmax(-1)
+    best = _place_of_largest(flat) if np.isnan(flat).any() else flat.argmax(-1)
     rows = np.arange(seen.shape[2])[:, None] * stride[0] - padding[0]
     columns = np.arange(seen.shape[3]) * stride[1] - padding[1]
     row = rows + (best // kernel[1]) * dilation[0]
     column = columns + (best % kernel[1]) * dilation[1]
-    places = (row * x.shape[3] + column).astype(np.int64)
-    return np.take_along_axis(flat, best[..., None], -1)[..., 0], places
+    values = np.take_along_axis(flat, best[..., None], -1)[..., 0]
+    # The border is as large as pixels that are all minus infinity.
+    row = np.where(values == fill, _first_seen(rows, x.shape[2], dilation[0]), row)
+    column = np.where(values == fill, _first_seen(columns, x.shape[3], dilation[1]), column)
+    return values, (row * x.shape[3] + column).astype(np.int64)
+
+
+def _place_of_largest(windows: Array) -> Array:
+    """Return where the first of the largest elements is, or the last NaN."""
+    nan = np.isnan(windows)
+    last = windows.shape[-1] - 1 - nan[..., ::-1].argmax(-1)
+    return np.where(nan.any(-1), last, windows.argmax(-1))
+
+
+def _first_seen(starts: Array, size: int, dilation: int) -> Array:
+    """Return the first pixel that each window sees, by where the windows start."""
+    before = np.maximum(-starts, 0)
+    return np.minimum(starts + -(-before // dilation) * dilation, size - 1)
 
 
 def max_pool2d_backward(g: Array, places: Array, shape: Any) -> Array:

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.printable import printable
 from tapegrad.bench.results import UNTIMED
+from tapegrad.bench.units import size
 
 Finite = Annotated[float, msgspec.Meta(gt=0, le=sys.float_info.max)]
 FiniteNotNegative = Annotated[float, msgspec.Meta(ge=0, le=sys.float_info.max)]
@@ -230,7 +232,10 @@ def _why(error: Exception) -> str:
 def _read(path: Path) -> NDArray[Any]:
     if not stat.S_ISREG(path.stat().st_mode):
         raise ValueError(f"{path.name} is no regular file")
-    np.lib.format.open_memmap(path, mode="r")  # refuses a header that claims more than is there
+    # Refuses a header that claims more than is there; a file with holes may claim what it likes.
+    claimed = np.lib.format.open_memmap(path, mode="r").nbytes
+    if claimed > (free := psutil.virtual_memory().available):
+        raise ValueError(f"it takes {size(claimed)}, and {size(free)} of memory are free")
     with path.open("rb") as file:
         array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     return array

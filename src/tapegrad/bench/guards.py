@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from tapegrad.bench import answers, comparison, floors, machine, preparation, randomness, units
 from tapegrad.bench.comparison import Difference
+from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import InputSet
 from tapegrad.bench.process import Worker
@@ -83,8 +84,9 @@ ATTEMPTS = 5
 FEW_ATTEMPTS = 2
 LENGTHY_SECONDS = 0.02
 READ_RATE = 2e9
-#: Above this, a call is measured once and not in a loop.
+#: Above this, a call is measured once and not in a loop; below this none is, whatever is told.
 SLOW_SECONDS = 0.2
+SHORTEST_SECONDS = 1e-9
 #: Work on scalar graphs that is not one unit a point -> the attribute that tells how many.
 UNITS = {"descend": "steps", "churn": "graphs"}
 #: Dimensions of an array of images.
@@ -255,7 +257,7 @@ class Probe:
 
     def calls(self, seconds: float = PROBE_SECONDS) -> int:
         """Return how many calls take about so long."""
-        return max(1, min(10_000, int(seconds / max(self.reported, 1e-9))))
+        return max(1, min(10_000, int(seconds / max(self.reported, SHORTEST_SECONDS))))
 
 
 Guard = Callable[[Probe], Finding | None]
@@ -614,7 +616,7 @@ def _per_call_by_driver(
     that without what was waited for a processor; what a call of the longer loop took with it, since
     its own threads may have caused that, or others; and by how much the first may be off.
     """
-    longest = max(probe.reported, expected)
+    longest = max(probe.reported, expected, SHORTEST_SECONDS)
     extra = CALL_SLACK[probe.device]
     if longest > SLOW_SECONDS and probe.device == "cpu":
         least, most = _loop(probe, 1)
@@ -639,7 +641,11 @@ def _cores(probe: Probe) -> float:
     calls = probe.calls(LOOP_SECONDS[0])
     with probe.watched() as busy:
         answer = probe.worker.ask("cores", phase=probe.phase, calls=calls, count=CORES_LOOPS)
-    return busy.processors(float(np.sort(answer["cores"])[-1 - CORES_LEFT_OUT]))
+    told = answer["cores"]
+    if len(told) != CORES_LOOPS:
+        numbers = units.counted(len(told), "number")
+        raise WorkerError("failed", f"answered `cores` with {numbers} for {CORES_LOOPS} loops")
+    return busy.processors(float(np.sort(told)[-1 - CORES_LEFT_OUT]))
 
 
 def _loop(probe: Probe, calls: int) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count, islice
+from numbers import Integral
 from typing import Any
 
 from tapegrad.data.collate import default_collate
@@ -75,8 +76,11 @@ class DataLoader:
         in_order: bool = True,
     ) -> None:
         _check_dataset(dataset, sampler is None and batch_sampler is None)
-        if batch_size is not None and batch_size < 1:
-            raise OptionError(f"DataLoader: expected batch_size of at least 1, got {batch_size}")
+        if batch_size is not None and not _is_count(batch_size):
+            raise OptionError(
+                "DataLoader: expected batch_size to be a whole number of at least 1, got "
+                f"{batch_size!r}"
+            )
         ahead = 2 if prefetch_factor is None else prefetch_factor
         if num_workers < 0 or ahead < 1 or timeout < 0:
             raise OptionError(
@@ -204,6 +208,11 @@ class DataLoader:
                 yield batch
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_count(value: Any) -> bool:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    return whole and bool(value >= 1)
 
 
 def _has_rows(dataset: Any) -> bool:

@@ -67,12 +67,15 @@ class _Row(Module):
             self.append(module)
         return self
 
-    def insert(self, index: int, module: Module) -> None:
+    def insert(self, index: int, module: Module) -> Self:
         """Add a module before the one at `index`, as a list does."""
-        row = list(self._modules.values())
-        row.insert(index, module)
-        self.append(module)
-        self._modules.update(zip(map(str, range(len(row))), row, strict=True))
+        place = operator.index(index)
+        row = list(self.append(module)._modules.items())
+        row.insert(place, row.pop())
+        self._modules.clear()
+        self._modules.update(row)
+        self._renumber()
+        return self
 
     def _part(self, modules: dict[str, Module]) -> Self:
         """Return a row of some of the modules."""

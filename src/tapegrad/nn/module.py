@@ -44,6 +44,8 @@ class Module:
     """
 
     training: bool
+    #: Names of its own state that a state_dict may lack, as older files do.
+    may_lack: tuple[str, ...] = ()
     #: Whether the repr shows equal neighbours inside as one line.
     repeats_are_folded = False
 
@@ -490,7 +492,12 @@ class Module:
 
         """
         own = self.state_dict(keep_vars=True)
-        return state.load(type(self).__name__, own, state_dict, strict, assign)
+        may_lack = {
+            _joined(path, name)
+            for path, module in self.named_modules(remove_duplicate=False)
+            for name in module.may_lack
+        }
+        return state.load(type(self).__name__, own, state_dict, strict, assign, may_lack)
 
     # Text
 

@@ -35,6 +35,8 @@ class _BatchNorm(Module):
     running_mean: Tensor | None
     running_var: Tensor | None
     num_batches_tracked: Tensor | None
+    #: PyTorch's first batch norms did not count, nor do files from then, as torchvision's.
+    may_lack = ("num_batches_tracked",)
     #: Numbers of dimensions that inputs may have.
     dimensions: tuple[int, ...]
 

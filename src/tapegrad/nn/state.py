@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -31,16 +31,22 @@ class IncompatibleKeys(NamedTuple):
 
 
 def load(
-    name: str, own: Mapping[str, Tensor], given: Mapping[str, Any], strict: bool, assign: bool
+    name: str,
+    own: Mapping[str, Tensor],
+    given: Mapping[str, Any],
+    strict: bool,
+    assign: bool,
+    may_lack: Container[str],
 ) -> IncompatibleKeys:
     """Copy given tensors into a module's own; all of them or, if some do not fit, none.
 
-    With `assign` they lie on the memory of those given.
+    With `assign` they lie on the memory of those given. What they may lack stays as it is.
     """
     if not isinstance(given, Mapping):
         raise DTypeError(f"load_state_dict: expected a dict of tensors, got {type(given).__name__}")
     keys = IncompatibleKeys(
-        [key for key in own if key not in given], [key for key in given if key not in own]
+        [key for key in own if key not in given and key not in may_lack],
+        [key for key in given if key not in own],
     )
     common = [key for key in own if key in given]
     taken = {key: read(given[key], own[key].dtype) for key in common}

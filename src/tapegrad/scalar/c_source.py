@@ -9,7 +9,7 @@ another lie in an array `w`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from string import Template
 from typing import Any, NamedTuple
 
@@ -58,10 +58,12 @@ FUNCTIONS = {
     "    if (rest == 0) return copysign$f(0, b);\n"
     "    return ($T)(rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest);\n}",
     "floor_divide": "$T ${name}_floor_divide($T a, $T b) {\n"
-    "    if (b == 0) return a / b;\n"
-    "    const double rest = fmod(a, b);\n"
-    "    const double whole = (a - rest) / b - (rest != 0 && (rest < 0) != (b < 0));\n"
-    "    return ($T)(whole == 0 ? copysign(0.0, a / b) : rint(whole));\n}",
+    "    const double quotient = (double)a / b, rest = fmod(a, b);\n"
+    "    if (isinf(quotient)) return ($T)(b == 0 || !isnan(rest) ? quotient : rest);\n"
+    "    const double rounded = isinf(b) ? 0 : (fma(-quotient, b, a) - rest) / b;\n"
+    "    const int opposed = rest != 0 && (rest < 0) != (b < 0);\n"
+    "    const double whole = rint(quotient + (rounded - opposed));\n"
+    "    return ($T)(whole == 0 ? copysign(0.0, quotient) : whole);\n}",
     "gelu": "$T ${name}_gelu($T a) {\n"
     "    return a < -40 ? -0.0$f : ($T)(0.5 * a * erfc(-0.7071067811865476 * a));\n}",
     "sigmoid": "$T ${name}_sigmoid($T a) {\n"
@@ -138,7 +140,7 @@ def source(program: _core.Program, name: str) -> str:
         derivatives = "gradient" if program.n_outputs == 1 else "jacobian"
         results.append((derivatives, program.n_outputs * program.n_derivatives))
     main = Function(dialect, name, program.listing(), results).text()
-    code = [*dialect.bodies, main]
+    code = [*dialect.parts.values(), main]
     sizes = ", ".join(f"{result}[{count}]" for result, count in results)
     return "\n".join(
         [
@@ -159,14 +161,22 @@ class Dialect:
         self.name = name
         self.single = single
         self.type = "float" if single else "double"
-        #: Functions of the bodies of loops.
-        self.bodies: list[str] = []
+        #: Tables and bodies of loops by their names, those that others need first.
+        self.parts: dict[str, str] = {}
+        self._names: dict[tuple[str, bytes], str] = {}
         self._used: set[str] = set()
 
     def fill(self, template: str, **operands: str) -> str:
         """Fill in the type, the suffix of its functions, and operands."""
         fixed = {"T": self.type, "f": "f" if self.single else "", "name": self.name}
         return Template(template).substitute(fixed, **operands)
+
+    def part(self, kind: str, key: bytes, text: Callable[[str], str]) -> str:
+        """Return the name of a part of loops: those with one key are written once."""
+        if (kind, key) not in self._names:
+            name = self._names[kind, key] = f"{self.name}_{kind}{len(self.parts)}"
+            self.parts[name] = text(name)
+        return self._names[kind, key]
 
     def used_functions(self) -> Iterator[str]:
         """Yield the text of the functions that were called."""
@@ -205,8 +215,8 @@ class Function:
         self._results = results
         self._outputs: list[int] = listing["outputs"]
         self._loops = [
-            (loop, self._body(f"{name}_body{k}", loop["body"]))
-            for k, loop in enumerate(listing["loops"])
+            (loop, self._body(loop["body"]), self._table(loop["table"]))
+            for loop in listing["loops"]
         ]
         instructions = [Instruction(*line) for line in listing["instructions"]]
         self._parts = [instructions[i : i + PART] for i in range(0, len(instructions), PART)]
@@ -215,10 +225,16 @@ class Function:
         self._text |= {value: dialect.number(number) for value, number in listing["constants"]}
         self._shared = self._values_between_parts()
 
-    def _body(self, name: str, listing: dict[str, Any]) -> str:
+    def _body(self, listing: dict[str, Any]) -> str:
         results = [("values", len(listing["outputs"]))]
-        self._dialect.bodies.append(Function(self._dialect, name, listing, results).text("static "))
-        return name
+        text = Function(self._dialect, "@", listing, results).text("static ")
+        return self._dialect.part("body", text.encode(), lambda name: text.replace("@", name))
+
+    def _table(self, values: list[float]) -> str:
+        def text(name: str) -> str:
+            return f"static {self._array(name, map(self._dialect.number, values))}\n"
+
+        return self._dialect.part("table", np.array(values).tobytes(), text) if values else ""
 
     def _values_between_parts(self) -> dict[int, int]:
         """Return places in `w` of values that another part than their own needs."""
@@ -324,7 +340,7 @@ class Function:
 
     def _loop(self, line: Instruction, operands: list[str]) -> Iterator[str]:
         """Repeat the body: `a` are its arguments, `y` its results, `s` operands of all rounds."""
-        loop, body = self._loops[line.m]
+        loop, body, table = self._loops[line.m]
         real, row, number = self._dialect.type, self._declare_row(line), line.first
         carried, stepped, outputs = loop["carried"], loop["stepped"], loop["outputs"]
         columns, count = loop["columns"], loop["count"]
@@ -335,8 +351,6 @@ class Function:
         if stepped:
             yield self._array(f"s{number}", operands[fixed : fixed + count * stepped])
         if columns:
-            numbers = [self._dialect.number(value) for value in loop["table"]]
-            yield f"static {self._array(f't{number}', numbers)}"
             yield f"long p{number} = (long){operands[-1]};"
         yield f"for (long k = 0; k < {carried}; ++k) {row}[k] = a{number}[k];"
         yield f"for (unsigned long i = 0; i < {count}ul; ++i) {{"
@@ -344,7 +358,7 @@ class Function:
             place = f"s{number}[i * {stepped} + k]"
             yield f"    for (long k = 0; k < {stepped}; ++k) a{number}[{fixed} + k] = {place};"
         if columns:
-            place = f"t{number}[p{number} * {columns} + k]"
+            place = f"{table}[p{number} * {columns} + k]"
             first = fixed + stepped
             yield f"    for (long k = 0; k < {columns}; ++k) a{number}[{first} + k] = {place};"
             yield f"    p{number} += {-1 if loop['backward'] else 1};"
@@ -361,7 +375,7 @@ class Function:
             self._text[line.first + k] = f"{row}[{k}]"
         return row
 
-    def _array(self, name: str, operands: list[str]) -> str:
+    def _array(self, name: str, operands: Iterable[str]) -> str:
         return f"const {self._dialect.type} {name}[] = {{{', '.join(operands)}}};"
 
     def _assign(self, value: int, expression: str) -> str:

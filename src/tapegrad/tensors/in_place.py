@@ -4,8 +4,8 @@
    the same memory, are copied before it is written.
 2. Afterwards the tensor is the result of an operation. If it is a view, its base is one, too: what
    it was, with the view's elements in their places.
-3. Other views that the change shows in take their elements of the base as it is now, whether they
-   had a history before or not.
+3. The view, and others that the change shows in, take their elements of the base as it is now,
+   whether they had a history before or not.
 
 A view holds its base, which is no view itself; the base knows its views and holds none. What a view
 is of its base is nowhere but in their layouts: where the elements of each lie in memory.
@@ -97,6 +97,7 @@ def follow(a: Tensor) -> None:
     if a._base is not None:
         base = a._base
         note(find("cover"), (base, a), base, _layouts(base, a))
+        note(find("look"), (base,), a, _layouts(base, a))
     for view in _core.touched_by(a):
         note(find("look"), (base,), view, _layouts(base, view))
 

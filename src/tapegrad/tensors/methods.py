@@ -398,12 +398,16 @@ class Tensor(TensorBase):
 
     def unsqueeze_(self, dim: int) -> Tensor:
         """Give it a dimension of one element more."""
-        return _take_shape("unsqueeze_", self, self.unsqueeze(dim))
+        return _take_shape("unsqueeze_", self, lambda: self.unsqueeze(dim))
 
     def squeeze_(self, dim: Any = None) -> Tensor:
         """Take dimensions of one element from it, all or those named."""
-        view = self.squeeze(dim)
-        return _take_shape("squeeze_", self, self if view.ndim == self.ndim else view)
+
+        def squeezed() -> Tensor:
+            view = self.squeeze(dim)
+            return self if view.ndim == self.ndim else view
+
+        return _take_shape("squeeze_", self, squeezed)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on it are recorded."""

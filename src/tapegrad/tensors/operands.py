@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tapegrad import _core
 from tapegrad._core import Var
 from tapegrad.errors import DTypeError, GradError
 from tapegrad.tensors import in_place
-from tapegrad.tensors.autograd import MODE
+from tapegrad.tensors.autograd import MODE, set_grad_enabled
 from tapegrad.tensors.base import TensorBase
 from tapegrad.tensors.ops.elementwise import OPERANDS
 
@@ -56,18 +57,24 @@ def into(op: str, x: Tensor, found: Tensor) -> Tensor:
     return x.copy_(found)
 
 
-def take_shape(op: str, x: Tensor, view: Tensor) -> Tensor:
-    """Give x the shape, and the history, of a view of it; what was recorded of x before is lost."""
+def take_shape(op: str, x: Tensor, seen: Callable[[], Tensor]) -> Tensor:
+    """Give x the shape, and the history, of a view of it; what was recorded of x before is lost.
+
+    A history goes on within no_grad(), too: the elements come from where they came from.
+    """
     in_place.refuse_inference(op, x)
     if MODE.enabled and x._requires_grad and x._node is None:
         raise GradError(
             f"{op}: a leaf that requires gradients cannot be changed in place; use "
             f"x.{op.removesuffix('_')}()"
         )
+    before, index = x._node, x._index
+    with set_grad_enabled(MODE.enabled or before is not None):
+        view = seen()
     if view is not x:
-        if x._node is not None:  # within no_grad() the view has no history
-            x._requires_grad = view._requires_grad
         x._array, x._node, x._index = view._array, view._node, view._index
+        if before is not None:
+            x._retain_instead(before, index)
         _core.changed(x)
     return x
 

@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 #: Two megabytes: more than a core's first caches, read and written.
 COPY_BYTES = 1 << 21
 PAGE = 4096
-MATMUL_SIDE = 96
+#: So small that each is computed by one thread: NumPy's library has threads of its own for larger
+#: ones, which wait busily for 0.1 s, on the processors of whatever is measured next.
+PRODUCTS, PRODUCT_SIDE = 4, 64
 LOOP_STEPS = 5_000
 #: Runs of each kernel, of which the best counts: with two of them, a busy machine disturbs so many
 #: controls that they vary by 15 to 35 % from block to block.
@@ -22,11 +24,11 @@ class Controls:
     """The kernels with their data; `run` takes about a millisecond."""
 
     def __init__(self) -> None:
-        matrix = np.ones((MATMUL_SIDE, MATMUL_SIDE), dtype=np.float32)
-        product = np.empty_like(matrix)
+        matrices = np.ones((PRODUCTS, PRODUCT_SIDE, PRODUCT_SIDE), dtype=np.float32)
+        products = np.empty_like(matrices)
         self._kernels: dict[str, Callable[[], object]] = {
             "copy": copying(COPY_BYTES),
-            "matmul": lambda: np.matmul(matrix, matrix, out=product),
+            "products": lambda: np.matmul(matrices, matrices, out=products),
             "loop": lambda: sum(range(LOOP_STEPS)),
         }
 

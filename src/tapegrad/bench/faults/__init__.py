@@ -37,7 +37,7 @@ LONG_PRODUCT = _matmul(640)
 #: What is remembered or put off here no floor tells: a sorted array holds its input's elements.
 SORTING = _sort(1 << 16)
 #: The same, of some tens of microseconds, and so long that most calls are made in blocks.
-SHORT_SORTING = _sort(1 << 12)
+SHORT_SORTING = _sort(1 << 14)
 FREQUENT_SORTING = _sort(1 << 13)
 #: About as long, with a result of a megabyte.
 ROWS = Case("operator", "softmax", (Array("x", (256, 1024), grad=False),), {"dim": -1})

@@ -33,6 +33,8 @@ CONDITIONS = ("device", "threads", "cache")
 ACROSS = ("machines", "devices")
 #: Processes of several runs are numbered apart by this.
 APART = 1_000
+#: Series that are named where many have gone.
+NAMED = 3
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -63,7 +65,7 @@ class Series(msgspec.Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name the series for people."""
-        return f"{self.label} {self.phase} in {self.framework}"
+        return _named(self.label, self.phase, self.framework)
 
     def __str__(self) -> str:
         if self.ratio is None:
@@ -98,6 +100,9 @@ class Comparison(msgspec.Struct, frozen=True):
     #: Across what, as `across devices: cpu / cuda`; empty where the runs are of one machine and
     #: device.
     apart: str = ""
+    #: Names of the series that had a time and were not measured again: renamed, left out, or their
+    #: framework is no longer there.
+    gone: list[str] = []
 
     def of(self, *verdicts: str) -> list[Series]:
         """Return the series with these verdicts."""
@@ -114,6 +119,11 @@ class Comparison(msgspec.Struct, frozen=True):
         return self.of(*BAD)
 
     @property
+    def missing(self) -> str:
+        """Say which series were not measured again; empty where all were."""
+        return missing(self.gone)
+
+    @property
     def headline(self) -> str:
         """Say what was compared, and how many series are as they were."""
         where = f" ({self.apart})" if self.apart else ""
@@ -122,7 +132,8 @@ class Comparison(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         changed = [str(each) for each in self.series if each.verdict not in QUIET]
-        return "\n".join([self.headline, *changed, *map(str, self.differences)])
+        missing = [self.missing] if self.gone else []
+        return "\n".join([self.headline, *changed, *missing, *map(str, self.differences)])
 
 
 def compare(
@@ -176,6 +187,7 @@ def compare(
         margin=margin,
         rate=rate,
         apart="; ".join(f"across {kind}: {' / '.join(sides)}" for kind, sides in apart.items()),
+        gone=list(gone(before, after)),
     )
 
 
@@ -232,6 +244,22 @@ def changes(
         yield _series(case, old, new, ratio, _verdict(old, new, ratio, sure))
 
 
+def gone(before: Results, after: Results) -> Iterator[str]:
+    """Name the series that had a time before and are no part of the run after."""
+    cases = before.case_by_key()
+    measured = {cell.key for cell in after.cells}
+    for cell in before.cells:
+        if cell.timed and cell.case in cases and cell.key not in measured:
+            yield _named(cases[cell.case].label, cell.phase, cell.framework)
+
+
+def missing(names: Sequence[str]) -> str:
+    """Say that series were not measured again; nothing, where there are none."""
+    named, more = names[:NAMED], len(names) - NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"Not measured any more: {', '.join(named)}{rest}" if named else ""
+
+
 def same_conditions(one: Run, other: Run) -> bool:
     """Tell whether times of two runs may be compared."""
     return not _apart(one, other) and all(
@@ -277,6 +305,10 @@ def _series(case: Case, old: Cell, new: Cell, ratio: Ratio | None, verdict: str)
         after=new.verdict,
         reason=new.reason or _change_of_type(case, old, new),
     )
+
+
+def _named(label: str, phase: str, framework: str) -> str:
+    return f"{label} {phase} in {framework}"
 
 
 def _change_of_type(case: Case, old: Cell, new: Cell) -> str:

@@ -1,8 +1,8 @@
 """A suite every night: what changed, confirmed before anyone is told.
 
-1. Run the suite and compare it with the last finished nights under the same conditions, series by
-   series, with false-discovery control. A series that has changed its level lately is compared
-   with the nights since.
+1. Run the suite and compare it, series by series, with the last finished nights under the same
+   conditions that measured the series, with false-discovery control. A series that has changed its
+   level lately is compared with the nights since.
 2. Look for steps in each series' history, which find what creeps up over several nights.
 3. Measure again, in new processes, only what alarmed. An alarm counts if the second measurement
    differs from the same nights in the same direction; that of a step, from the nights before it.
@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -30,6 +30,8 @@ from tapegrad.bench.regressions.changes import (
     changes,
     check,
     differences,
+    gone,
+    missing,
     same_conditions,
 )
 from tapegrad.bench.results import AGAIN, CellKey, Results, Run
@@ -90,6 +92,8 @@ class Nightly(msgspec.Struct, frozen=True):
     steps: list[Step]
     #: Whether there is any time at all.
     measured: bool = True
+    #: Names of series that an earlier night measured, where none of them is compared.
+    gone: list[str] = []
 
     @property
     def first(self) -> bool:
@@ -129,10 +133,13 @@ class Nightly(msgspec.Struct, frozen=True):
         if not self.measured:
             return f"{self.run}: nothing could be measured."
         if self.comparison is None:
-            return f"{self.run} is the first night: it is the baseline of those to come."
+            first = f"{self.run} is the first night: it is the baseline of those to come."
+            return "\n".join([first, *filter(None, [missing(self.gone)])])
         steps = [f"step in the history of {each}" for each in self.steps]
         alarms = [str(each) for each in self.alarms] or ["nothing changed"]
         other = [str(each) for each in self.comparison.differences]
+        if self.comparison.gone:
+            other.insert(0, self.comparison.missing)
         cut_off = [CUT_OFF] if self.interrupted else []
         return "\n".join([self.comparison.headline, *alarms, *steps, *other, *cut_off])
 
@@ -165,10 +172,11 @@ def nightly(
     found = suites.find(suite) if isinstance(suite, str) else suite
     _expect_processes({**found.defaults, **options})
     tonight = run(suite, store=store, listener=listener, **options)
-    before = [store.load(each.id) for each in _earlier(store, tonight.run, nights)]
+    before = _earlier(store, tonight, nights)
     if not before or not _finished(tonight):
         measured = any(cell.timed for cell in tonight.cells)
-        return Nightly(tonight.run.id, tonight.run.status, None, [], [], measured)
+        lost = _gone(store, tonight) if _finished(tonight) else []
+        return Nightly(tonight.run.id, tonight.run.status, None, [], [], measured, lost)
     history = _History(store, tonight.run)
     since = history.starts(before, tonight, margin)
     series = list(changes(before, tonight, margin=margin, rate=rate, since=since))
@@ -190,6 +198,7 @@ def nightly(
         across=False,
         margin=margin,
         rate=rate,
+        gone=_gone(store, tonight),
     )
     return Nightly(
         run=tonight.run.id,
@@ -226,15 +235,45 @@ def _finished(results: Results) -> bool:
     return results.run.status == "finished"
 
 
-def _earlier(store: Store, tonight: Run, nights: int) -> list[Run]:
-    """Return the last finished runs of the suite under the same conditions, oldest first."""
+def _earlier(store: Store, tonight: Results, nights: int) -> list[Results]:
+    """Return of the nights before what tonight is compared with, oldest first.
+
+    That is for each series its last nights: a run of a few cases is none for all the others.
+    """
+    wanted: dict[str, set[CellKey]] = {}
+    usable = _usable(store, tonight.run)
+    for cell in tonight.cells:
+        known = store.verdicts(*cell.key)
+        for run_id in [each.id for each in usable if each.id in known][:nights]:
+            wanted.setdefault(run_id, set()).add(cell.key)
+    chosen = [each.id for each in reversed(usable) if each.id in wanted]
+    return [_only(store.load(run_id), wanted[run_id]) for run_id in chosen]
+
+
+def _usable(store: Store, tonight: Run) -> list[Run]:
+    """Return the finished runs of the suite under the same conditions, newest first."""
     known = store.runs(suite=tonight.suite, machine=tonight.machine.fingerprint)
-    usable = [
+    return [
         each
         for each in known
         if each.id != tonight.id and each.status == "finished" and same_conditions(each, tonight)
     ]
-    return usable[:nights][::-1]
+
+
+def _gone(store: Store, tonight: Results) -> list[str]:
+    """Name what the last night that was asked for the same measured and tonight did not."""
+    asked = [tonight.run.options.get(name) for name in CHOICES]
+    for each in _usable(store, tonight.run):
+        if [each.options.get(name) for name in CHOICES] == asked:
+            return list(gone(store.load(each.id), tonight))
+    return []
+
+
+def _only(results: Results, keys: Collection[CellKey]) -> Results:
+    """Leave out the other series of a run."""
+    cells = [each for each in results.cells if each.key in keys]
+    blocks = [each for each in results.blocks if each.key in keys]
+    return msgspec.structs.replace(results, cells=cells, blocks=blocks)
 
 
 class _History:

@@ -55,6 +55,8 @@ def compare(
     if shown:
         print_table(changes.table(shown))
     typer.echo(changes.summary(found))
+    if found.gone:
+        typer.echo(found.missing)
     if found.thin:
         say(
             f"Of the undecided, {len(found.thin)} have fewer than {FEWEST} processes in a run: "

@@ -108,6 +108,8 @@ def _show(found: Nightly, place: str) -> None:
     if found.alarms:
         print_table(changes.table([alarm.series for alarm in found.alarms], confirmed))
     typer.echo(changes.summary(found.comparison))
+    if found.comparison.gone:
+        typer.echo(found.comparison.missing)
     for step in found.steps:
         typer.echo(f"Step in the history of {step}")
     for series in found.regressions:
