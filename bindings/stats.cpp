@@ -66,6 +66,7 @@ nb::dict stats(const Compiled& c) {
     std::visit(
         [&](const auto& runner) {
             out["lanes"] = runner->width();
+            out["many_lanes"] = runner->many_width();
             out["lane_bytes"] = runner->workspace_bytes();
             out["point_code_bytes"] = runner->point_code_bytes();
             out["row_code_bytes"] = runner->row_code_bytes();

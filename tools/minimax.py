@@ -21,6 +21,7 @@ from mpmath import (
     expm1,
     floor,
     log,
+    log1p,
     lu_solve,
     matrix,
     mp,
@@ -108,6 +109,7 @@ LN2 = log(mpf(2))
 SQRT2 = sqrt(mpf(2))
 EXP_RANGE = (-LN2 / 2 - TINY, LN2 / 2 + 2 * TINY)
 EXP_STEPS = 16  # steps of the table per doubling
+LOG_STEPS = 16  # rows of the tables of log(1 + a)
 STEP_RANGE = (-LN2 / 2 / EXP_STEPS - TINY, LN2 / 2 / EXP_STEPS + 2 * TINY)
 LOG_Z = ((SQRT2 - 1) / (SQRT2 + 1)) ** 2
 
@@ -145,7 +147,14 @@ POLYNOMIALS = {
     "expm1": (exp_target, lambda r: r**2 / expm1(r), *EXP_RANGE, {"double": 11, "float": 6}),
     # log(1 + f) = 2 atanh(s) = 2 s + s z P(z), s = f / (2 + f), z = s^2
     "log": (log_target, log_weight, TINY, LOG_Z, {"double": 7, "float": 3}),
-    "log1p_unit": (log_target, log_weight, TINY, mpf(1) / 9, {"double": 10, "float": 4}),
+    # log(1 + r) = r + r^2 Q(r), r up to 1/16
+    "log1p_unit": (
+        lambda r: (log1p(r) - r) / r**2,
+        lambda r: r**2 / log1p(r),
+        -TINY,
+        mpf(1) / LOG_STEPS + 2 * TINY,
+        {"double": 8, "float": 3},
+    ),
     # sin r = r + r z P(z), z = r^2
     "sin": (
         lambda z: (sin(sqrt(z)) / sqrt(z) - 1) / z,
@@ -213,6 +222,13 @@ def exp_table(dtype):
         yield hexadecimal(struct.unpack(code, entry)[0], dtype)
 
 
+def log_tables(dtype):
+    """Return 1 / (1 + t) and log(1 + t) at t = i / 16."""
+    steps = [mpf(i) / LOG_STEPS for i in range(LOG_STEPS)]
+    for table in ([1 / (1 + t) for t in steps], [log1p(t) for t in steps]):
+        yield ", ".join(hexadecimal(rounded(value, dtype), dtype) for value in table)
+
+
 def main(names):
     """Print the polynomials of these names; without any all of them and the split constants."""
     for name, (value, splits) in ({} if names else SPLITS).items():
@@ -221,6 +237,7 @@ def main(names):
             print(", ".join(parts(value, bits, dtype)) + "\n")
     for dtype in () if names else ("double", "float"):
         print(f"// table of exp, {dtype}\n" + ", ".join(exp_table(dtype)) + "\n")
+        print(f"// tables of log1p_unit, {dtype}\n" + "\n".join(log_tables(dtype)) + "\n")
     for name in names or POLYNOMIALS:
         target, weight, low, high, counts = POLYNOMIALS[name]
         for dtype, count in counts.items():

@@ -1,17 +1,22 @@
 // core/scalar/assembler.cpp -- x86 instructions as bytes.
 #include "assembler.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 namespace tapegrad {
 namespace {
 
-/// Base registers, those that a function need not keep: rdi, rsi, rdx, rcx, rax, r8 to r11. The
-/// address of the slots itself is in rbx.
-constexpr int bases[] = {7, 6, 2, 1, 0, 8, 9, 10, 11};
+/// Base registers, those that a function need not keep: rsi, rdx, rcx, rax, r8 to r11 stand still,
+/// rdi moves. The address of the slots itself is in rbx.
+constexpr int bases[] = {6, 2, 1, 0, 8, 9, 10, 11}, moving_base = 7;
 constexpr unsigned rbx = 3;
 constexpr std::int32_t base_count = sizeof(bases) / sizeof(bases[0]);
+/// Units that a displacement of one byte reaches to either side. A move takes as many bytes as two
+/// long displacements more than short ones: it is for places near two of those missed before.
+constexpr std::int32_t reach = 128, much_of_reach = 112;
+constexpr int neighbours = 2;
 
 /// Bytes that a displacement of one counts.
 constexpr std::int32_t unit(Shape shape) { return shape == Shape::whole ? 64 : 1; }
@@ -33,22 +38,43 @@ void Assembler::make_room() {
     if (code_.size() < length_ + most) code_.resize(2 * code_.size() + 16 * most);
 }
 
-void Assembler::set_bases() {
-    // Base k stands in the middle of the 256 units that it serves: lea base, [rbx + displacement].
-    for (std::int32_t k = 0; k < base_count; ++k) {
-        const int base = bases[k];
-        byte(base < 8 ? 0x48 : 0x4c);
-        byte(0x8d);
-        byte(0x80u | static_cast<unsigned>(base & 7) << 3 | rbx);
-        four_bytes((128 + 256 * k) * unit(shape_));
-    }
+/// lea base, [rbx + place]
+void Assembler::set_base(int base, std::int32_t place) {
+    byte(base < 8 ? 0x48 : 0x4c);
+    byte(0x8d);
+    byte(0x80u | static_cast<unsigned>(base & 7) << 3 | rbx);
+    four_bytes(place);
 }
 
-auto Assembler::at(std::uint32_t place) const -> Operand {
-    const std::int32_t size = unit(shape_), bytes = static_cast<std::int32_t>(place);
-    const std::int32_t k = bytes / (256 * size);
-    if (k >= base_count) return {true, bases[0], bytes - 128 * size};
-    return {true, bases[k], bytes - (128 + 256 * k) * size};
+void Assembler::set_bases() {
+    // Base k stands in the middle of the 256 units that it serves.
+    const auto middle = [&](std::int32_t k) { return (2 * k + 1) * reach * unit(shape_); };
+    for (std::int32_t k = 0; k < base_count; ++k) set_base(bases[k], middle(k));
+    set_base(moving_base, moving_ = middle(base_count));
+}
+
+auto Assembler::at(std::uint32_t place) -> Operand {
+    const std::int32_t each = 2 * reach * unit(shape_), bytes = static_cast<std::int32_t>(place);
+    const std::int32_t k = bytes / each;
+    if (k >= base_count) return far_at(bytes);
+    return {true, bases[k], bytes % each - each / 2};
+}
+
+auto Assembler::far_at(std::int32_t place) -> Operand {
+    const auto is_near = [&](std::int32_t other, std::int32_t units) {
+        return place - other >= -units * unit(shape_) && place - other < units * unit(shape_);
+    };
+    if (!is_near(moving_, reach)) {
+        const auto near = std::count_if(missed_.begin(), missed_.end(), [&](std::int32_t other) {
+            return is_near(other, much_of_reach);
+        });
+        missed_[misses_++ % missed_.size()] = place;
+        if (near >= neighbours) {
+            make_room();
+            set_base(moving_base, moving_ = place);
+        }
+    }
+    return {true, moving_base, place - moving_};
 }
 
 auto Assembler::prefix_of(Arithmetic operation) const -> Prefix {

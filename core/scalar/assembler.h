@@ -2,10 +2,12 @@
 //
 // Scalars and vectors of 32 bytes have the VEX encoding, vectors of 64 bytes EVEX, with registers
 // 16 to 31 and displacements of one byte that count whole vectors. Memory is addressed from several
-// base registers, 256 such units apart, so that most displacements take one byte and not four: code
-// is read once per evaluation, and its length is what large programs wait for.
+// base registers, 256 such units apart, so that most displacements take one byte and not four; one
+// more moves to places beyond them that are wanted several times in a row. Code is read once per
+// evaluation, and its length is what large programs wait for.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -55,12 +57,14 @@ class Assembler {
     };
 
     Prefix prefix_of(Arithmetic operation) const;
-    Operand at(std::uint32_t place) const;
+    Operand at(std::uint32_t place);
+    Operand far_at(std::int32_t place);
     void instruction(Prefix prefix, std::uint8_t opcode, int reg, int second, Operand operand);
     void begin_vex(Prefix prefix, int reg, int second, const Operand& operand);
     void begin_evex(Prefix prefix, int reg, int second, const Operand& operand);
     void address(int reg, const Operand& operand);
     void set_bases();
+    void set_base(int base, std::int32_t place);
     void eight_bytes(const void* pointer);
     void byte(unsigned value) { code_[length_++] = static_cast<std::uint8_t>(value); }
     void make_room();
@@ -70,6 +74,9 @@ class Assembler {
     bool is_double_;
     std::vector<std::uint8_t> code_;  ///< with room behind its end
     std::size_t length_ = 0;
+    std::int32_t moving_ = 0;               ///< where the base stands that moves
+    std::array<std::int32_t, 4> missed_{};  ///< the last places that no base was near, in any order
+    std::size_t misses_ = 0;
 };
 
 }  // namespace tapegrad

@@ -389,10 +389,10 @@ struct Lanes {
     // Lane i is table[the lowest four bits of index i].
     TG_METHOD static Lanes look_up(const T (&table)[16], B index) {
 #if TG_AVX512
-        if constexpr (N > 1 && sizeof(T) == 8) {
+        if constexpr (sizeof(T) == 8) {
             const __m512d low = _mm512_loadu_pd(table), high = _mm512_loadu_pd(table + 8);
             return first_lanes(_mm512_permutex2var_pd(low, widened(index), high));
-        } else if constexpr (N > 1) {
+        } else {
             return first_lanes(_mm512_permutexvar_ps(widened(index), _mm512_loadu_ps(table)));
         }
 #elif TG_AVX2
@@ -507,7 +507,9 @@ struct Lanes {
         }
     }
     TG_METHOD static Lanes first_lanes(Register<T, 64 / sizeof(T)> wide) {
-        if constexpr (sizeof(V) == 16) {
+        if constexpr (N == 1) {
+            return of(wide[0]);
+        } else if constexpr (sizeof(V) == 16) {
             return of(V(_mm512_castsi512_si128(__m512i(wide))));
         } else if constexpr (sizeof(V) == 32) {
             return of(V(_mm512_castsi512_si256(__m512i(wide))));

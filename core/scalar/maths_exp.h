@@ -214,11 +214,44 @@ struct Log<double> {
     static constexpr double p[] = {0x1.5555555555592p-1, 0x1.999999997fedep-2, 0x1.24924941e1651p-2,
                                    0x1.c71c5215c68f8p-3, 0x1.74663c6f1156cp-3, 0x1.39a1f8d784eaep-3,
                                    0x1.2f0301629bf83p-3};
-    // the same for |s| <= 1/3: 0.01 ulp
-    static constexpr double unit_p[] = {
-        0x1.5555555555535p-1, 0x1.99999999a06c3p-2, 0x1.2492492090ffbp-2, 0x1.c71c741a105c6p-3,
-        0x1.745cb45854f0fp-3, 0x1.3b1dd3c9512eap-3, 0x1.10682d6bc9483p-3, 0x1.efd1a32919405p-4,
-        0x1.55cefb4b89907p-4, 0x1.5c5c771299944p-3};
+    // 1 / (1 + t) and log(1 + t) at t = i / 16
+    static constexpr double unit_inverse[] = {0x1p+0,
+                                              0x1.e1e1e1e1e1e1ep-1,
+                                              0x1.c71c71c71c71cp-1,
+                                              0x1.af286bca1af28p-1,
+                                              0x1.999999999999ap-1,
+                                              0x1.8618618618618p-1,
+                                              0x1.745d1745d1746p-1,
+                                              0x1.642c8590b2164p-1,
+                                              0x1.5555555555555p-1,
+                                              0x1.47ae147ae147bp-1,
+                                              0x1.3b13b13b13b14p-1,
+                                              0x1.2f684bda12f68p-1,
+                                              0x1.2492492492492p-1,
+                                              0x1.1a7b9611a7b96p-1,
+                                              0x1.1111111111111p-1,
+                                              0x1.0842108421084p-1};
+    static constexpr double unit_log[] = {0x0p+0,
+                                          0x1.f0a30c01162a6p-5,
+                                          0x1.e27076e2af2e6p-4,
+                                          0x1.5ff3070a793d4p-3,
+                                          0x1.c8ff7c79a9a22p-3,
+                                          0x1.1675cababa60ep-2,
+                                          0x1.4618bc21c5ec2p-2,
+                                          0x1.739d7f6bbd007p-2,
+                                          0x1.9f323ecbf984cp-2,
+                                          0x1.c8ff7c79a9a22p-2,
+                                          0x1.f128f5faf06edp-2,
+                                          0x1.0be72e4252a83p-1,
+                                          0x1.1e85f5e7040dp-1,
+                                          0x1.307d7334f10bep-1,
+                                          0x1.41d8fe84672aep-1,
+                                          0x1.52a2d265bc5abp-1};
+    // log(1 + r) = r + r^2 Q(r), 0 <= r <= 1/16: 0.05 ulp
+    static constexpr double unit_q[] = {
+        -0x1.ffffffffffeefp-2, 0x1.5555555532b3dp-2, -0x1.ffffffcfcd369p-3, 0x1.999989599ce2ep-3,
+        -0x1.55524b32f9cb5p-3, 0x1.243d0b3220a06p-3, -0x1.f50ed6a6be468p-4, 0x1.6407fc264188ap-4};
+    static constexpr double below_one = 0x1.ffffffffffffep-1;
 };
 
 template <>
@@ -230,8 +263,18 @@ struct Log<float> {
     static constexpr float log10_2_high = 0x1.344p-2f;  // 16 bits
     static constexpr float log10_2_low = 0x1.3509f6p-18f;
     static constexpr float p[] = {0x1.55557ap-1f, 0x1.995edp-2f, 0x1.31e0dp-2f};
-    static constexpr float unit_p[] = {0x1.555502p-1f, 0x1.99d208p-2f, 0x1.1ebd0ep-2f,
-                                       0x1.1ed7c6p-2f};
+    static constexpr float unit_inverse[] = {
+        0x1p+0f,        0x1.e1e1e2p-1f, 0x1.c71c72p-1f, 0x1.af286cp-1f,
+        0x1.99999ap-1f, 0x1.861862p-1f, 0x1.745d18p-1f, 0x1.642c86p-1f,
+        0x1.555556p-1f, 0x1.47ae14p-1f, 0x1.3b13b2p-1f, 0x1.2f684cp-1f,
+        0x1.24924ap-1f, 0x1.1a7b96p-1f, 0x1.111112p-1f, 0x1.08421p-1f};
+    static constexpr float unit_log[] = {
+        0x0p+0f,        0x1.f0a30cp-5f, 0x1.e27076p-4f, 0x1.5ff308p-3f,
+        0x1.c8ff7cp-3f, 0x1.1675cap-2f, 0x1.4618bcp-2f, 0x1.739d8p-2f,
+        0x1.9f323ep-2f, 0x1.c8ff7cp-2f, 0x1.f128f6p-2f, 0x1.0be72ep-1f,
+        0x1.1e85f6p-1f, 0x1.307d74p-1f, 0x1.41d8fep-1f, 0x1.52a2d2p-1f};
+    static constexpr float unit_q[] = {-0x1.fffde2p-2f, 0x1.54855ep-2f, -0x1.d21c3p-3f};
+    static constexpr float below_one = 0x1.fffffcp-1f;
 };
 
 // A positive normal a as 2^k m, m from sqrt(1/2) to sqrt(2); biased is k + bias.
@@ -347,20 +390,27 @@ TG_INLINE Lanes<T, N> log1p(Lanes<T, N> a) {
     return result;
 }
 
-// log(1 + a) for a in [0, 1], without a reduction.
+// b + log(1 + a) for a in [0, 1] and b >= 0. With t the sixteenths of a it is
+// b + log(1 + t) + log(1 + r), r = (a - t) / (1 + t): to look up takes less time than to divide.
 template <class T, int N>
-TG_INLINE Lanes<T, N> log1p_unit(Lanes<T, N> a) {
+TG_INLINE Lanes<T, N> log1p_unit(Lanes<T, N> a, Lanes<T, N> b) {
     using L = Lanes<T, N>;
-    L s = a / (T(2) + a);
-    L z = s * s;
-    return fma(s * z, polynomial(Log<T>::unit_p, z), fma(-s, a, a));
+    using F = Format<T>;
+    using C = Log<T>;
+    constexpr int sixteenths = F::fraction_bits - 4;
+    constexpr auto below = (typename F::UInt(1) << sixteenths) - 1;
+    auto u = bits(fma(a, C::below_one, T(1)));  // less than 2: the last row serves 1, too
+    L t = L::from_bits(u & ~below) - T(1);
+    L r = (a - t) * L::look_up(C::unit_inverse, u >> sixteenths);
+    L whole = b + L::look_up(C::unit_log, u >> sixteenths);
+    return fma(r * r, polynomial(C::unit_q, r), whole + r);
 }
 
 // ---- The logistic family -----------------------------------------------------------------------
 
 template <class T, int N>
 TG_INLINE Lanes<T, N> softplus_of(Lanes<T, N> a, Lanes<T, N> exp_minus_abs) {
-    return at_least(a, Lanes<T, N>(0)) + log1p_unit(exp_minus_abs);
+    return log1p_unit(exp_minus_abs, at_least(a, Lanes<T, N>(0)));
 }
 
 template <class T, int N>

@@ -41,7 +41,7 @@ Profile profile(const Runner<T>& runner, const InputRows<T>* inputs, std::size_t
                 std::size_t repeats) {
     const Program& program = runner.program();
     const Code& code = program.code();
-    const int width = rows == 1 ? 1 : runner.width();
+    const int width = rows == 1 ? 1 : runner.width_for(rows, 1);
     typename Runner<T>::Lease workspace(runner, width);
     const auto fill = [&] {
         for (std::uint32_t i = 0; i < code.input_count; ++i)

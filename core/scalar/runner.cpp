@@ -20,6 +20,12 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::size_t round_bytes = 16 * 1024;
+/// Vectors of a slot in blocks of many rows, and what these blocks may take of the third-level
+/// cache, of which they leave three quarters to other cores.
+constexpr int many_vectors = 4;
+constexpr std::size_t most_shared_cache = 5 * 1024 * 1024;
+/// Blocks for each thread that make many rows: at most an eighth of their lanes is filled up.
+constexpr std::size_t many_blocks = 8;
 /// The most machine code: beyond 20 MB it comes from memory, and gains little in batches.
 constexpr std::size_t most_code = 64 * 1024 * 1024;
 /// Evaluations after which machine code is made: it takes about as long as it saves by then.
@@ -31,6 +37,14 @@ std::size_t cache_bytes() {
     if (size > 0) return static_cast<std::size_t>(size);
 #endif
     return 512 * 1024;
+}
+
+std::size_t shared_cache_bytes() {
+#ifdef _SC_LEVEL3_CACHE_SIZE
+    static const long size = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    if (size > 0) return std::min(static_cast<std::size_t>(size) / 4, most_shared_cache);
+#endif
+    return 0;
 }
 
 /// Machine code can be forbidden by TAPEGRAD_MACHINE_CODE=0.
@@ -90,15 +104,23 @@ Workspace<T>::Workspace(const Program& program, int width) : width_(width) {
 
 template <class T>
 Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(program)) {
-    width_ = static_cast<int>(least_width<T>);
     const ProgramStats& stats = program_->stats();
     const bool long_runs = stats.instructions >= std::uint64_t{8} * stats.runs;
-    const std::size_t room = long_runs ? cache_bytes() / 8 * 3 : cache_bytes();
-    // The rounds of a loop work in the same slots again and again: those stay in the first cache.
-    const std::size_t round = sizeof(T) * program_->round_slots();
-    while (width_ < max_width && workspace_bytes() * 2 <= room &&
-           round * static_cast<std::size_t>(width_) * 2 <= round_bytes)
-        width_ *= 2;
+    const std::size_t lane = sizeof(T) * program_->total_slots(),
+                      round = sizeof(T) * program_->round_slots();
+    const auto widest = [&](int width, int most, std::size_t room) {
+        // The rounds of a loop work in the same slots again and again: those stay in the first
+        // cache.
+        while (width < most && lane * static_cast<std::size_t>(width) * 2 <= room &&
+               round * static_cast<std::size_t>(width) * 2 <= round_bytes)
+            width *= 2;
+        return width;
+    };
+    const int least = static_cast<int>(least_width<T>);
+    width_ = widest(least, max_width, long_runs ? cache_bytes() / 8 * 3 : cache_bytes());
+    // Jumps from run to run of a large program are more than the processor learns: it pays to share
+    // them among several vectors, even if that takes the third-level cache.
+    many_width_ = std::max(width_, widest(least, many_vectors * least, shared_cache_bytes()));
     // Machine code keeps values in registers; its slots are wide where that takes little of the
     // first-level cache, since lanes then cost less to fill.
     row_lanes_ = static_cast<int>(least_width<T>);
@@ -131,10 +153,17 @@ void Runner<T>::give(std::unique_ptr<Workspace<T>> workspace) const {
 }
 
 template <class T>
+int Runner<T>::width_for(std::size_t rows, int threads) const {
+    const auto blocks = many_blocks * static_cast<std::size_t>(thread_count(threads));
+    return rows >= blocks * static_cast<std::size_t>(many_width_) ? many_width_ : width_;
+}
+
+template <class T>
 int Runner<T>::lanes_for(std::size_t starts, int threads) const {
     if (program_->code().machine) return width_;
     const auto blocks = static_cast<std::size_t>(thread_count(threads));
-    auto lanes = static_cast<std::size_t>(program_->is_plain() ? row_lanes_ : width_);
+    auto lanes =
+        static_cast<std::size_t>(program_->is_plain() ? row_lanes_ : width_for(starts, threads));
     while (lanes > least_width<T> && (starts <= lanes / 2 || (starts + lanes - 1) / lanes < blocks))
         lanes /= 2;
     return static_cast<int>(lanes);
@@ -157,7 +186,7 @@ void Runner<T>::make(Machine& machine, int lanes) const {
     auto program = program_->assembled(target, most_code);
     if (!program) return;
     machine.runner = std::make_unique<Runner>(std::move(program));
-    machine.runner->width_ = lanes;
+    machine.runner->width_ = machine.runner->many_width_ = lanes;
     machine.made.store(machine.runner.get(), std::memory_order_release);
 }
 

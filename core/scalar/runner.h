@@ -2,8 +2,9 @@
 //
 // Rows are evaluated `width` at a time. The width is the widest (up to 256 lanes) with which all
 // slots fit in the second-level cache, or in three eighths of it if runs are long, so that
-// dispatching them costs little anyway; and at least one cache line. A tail of fewer rows is filled
-// up with copies of its last row and runs the same code, so a row's bits depend on that row alone.
+// dispatching them costs little anyway; and at least one cache line. Blocks of many rows take up to
+// four, out of the third-level cache. A tail of fewer rows is filled up with copies of its last row
+// and runs the same code, so a row's bits depend on that row alone.
 #pragma once
 
 #include <omp.h>
@@ -67,6 +68,9 @@ class Runner {
 
     const Program& program() const { return *program_; }
     int width() const { return width_; }
+    /// Lanes of a block of so many rows: more where there are many.
+    int width_for(std::size_t rows, int threads) const;
+    int many_width() const { return many_width_; }
     std::size_t workspace_bytes() const {
         return sizeof(T) * program_->total_slots() * static_cast<std::size_t>(width_);
     }
@@ -158,7 +162,8 @@ class Runner {
                                                  std::vector<T>& values);
 
     std::shared_ptr<const Program> program_;
-    int width_;
+    int width_;                                            ///< lanes of a block
+    int many_width_;                                       ///< the same, of many rows
     int row_lanes_;                                        ///< of machine code for rows
     mutable std::array<Machine, machine_count> machines_;  ///< by the logarithm of their lanes
     mutable std::vector<std::unique_ptr<Workspace<T>>> idle_;
@@ -245,7 +250,8 @@ template <class Collect>
 void Runner<T>::sum_pieces(const InputRows<T>* inputs, std::size_t count, int threads,
                            std::vector<T>& totals, Collect collect) const {
     const Code& code = program_->code();
-    const auto width = static_cast<std::size_t>(width_);
+    const int lanes = width_for(count, threads);
+    const auto width = static_cast<std::size_t>(lanes);
     const std::size_t piece = totals.empty() ? width : sum_piece;
     const std::size_t pieces = (count + piece - 1) / piece;
     std::vector<T> partial(pieces * totals.size());
@@ -256,14 +262,14 @@ void Runner<T>::sum_pieces(const InputRows<T>* inputs, std::size_t count, int th
         for (std::size_t first = p * piece; first < end; first += width) {
             const std::size_t rows = std::min(width, end - first);
             gather.fill(workspace.lanes(), first, rows);
-            kernels<T>().lanes(code, workspace.slots(), width_);
+            kernels<T>().lanes(code, workspace.slots(), lanes);
             collect(RowBlock<T>{code, workspace, first, rows}, sums.data());
         }
         for (std::size_t s = 0; s < totals.size(); ++s)
             partial[p * totals.size() + s] =
                 pairwise_sum(sums.data() + s * sum_lanes, sum_lanes, 1);
     };
-    over_ranges(*this, width_, pieces, Work{work(count), threads},
+    over_ranges(*this, lanes, pieces, Work{work(count), threads},
                 [&](const Workspace<T>& workspace, std::size_t low, std::size_t high) {
                     std::vector<T> sums(totals.size() * sum_lanes);
                     for (std::size_t p = low; p < high; ++p) run_piece(workspace, sums, p);

@@ -592,6 +592,25 @@ def test_bits_do_not_depend_on_threads(rows: int, threads: int | None) -> None:
     np.testing.assert_array_equal(got[1], want[1])
 
 
+@each_dtype
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blocks_of_many_rows_give_the_bits_of_blocks_of_few(threads: int, dtype: str) -> None:
+    """Large programs take more lanes where there are many rows."""
+    nodes = list(tg.Graph().inputs(3))
+    for k in range(6000):
+        nodes.append(tg.softplus(nodes[-2]) if k % 3 == 0 else nodes[-3] * 0.5 + nodes[-1])
+    program = tg.compile(tg.sum(nodes), wrt=nodes[:3], dtype=dtype)
+    x = points(1500, dtype)
+    values, gradients = program.batch(x, threads=threads)
+    few = [program.batch(x[i : i + 8]) for i in range(0, len(x), 8)]
+    np.testing.assert_array_equal(values, np.concatenate([value for value, _ in few]))
+    np.testing.assert_array_equal(gradients, np.concatenate([gradient for _, gradient in few]))
+    stats = program.stats
+    assert stats["many_lanes"] >= stats["lanes"]
+    wider = f"{stats['many_lanes']} lanes for many rows" in program.explain()
+    assert wider == (stats["many_lanes"] > stats["lanes"])
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_batches_longer_than_a_slice_are_whole(threads: int) -> None:
     """Rows are worked off in slices between which signals are looked at."""

@@ -284,6 +284,8 @@ class Program(_core.Program):
         s = self.stats
         total = sum(s["passes"].values())
         kernels = sorted(s["kernels"].items(), key=lambda item: -item[1])
+        more = s["many_lanes"] > s["lanes"]
+        many = f"; {s['many_lanes']} lanes for many rows" if more else ""
         lines = [
             self._headline(),
             f"  live nodes    {s['live_nodes']:,}",
@@ -291,7 +293,7 @@ class Program(_core.Program):
             f"(mean run {s['mean_run']:.1f})",
             f"  packs         {s['packed']:,} instructions share vectors in a single evaluation, "
             f"{s['pack_width']:.1f} a vector",
-            f"  slots         {s['slots']:,}; {s['lanes']} lanes, {s['lane_bytes']:,} bytes",
+            f"  slots         {s['slots']:,}; {s['lanes']} lanes, {s['lane_bytes']:,} bytes{many}",
             f"  code          {s['code_bytes']:,} bytes, {s['isa']}",
             f"  machine code  {_machine_code(s)}",
             "  kernels       " + ", ".join(f"{name} {count:,}" for name, count in kernels),
