@@ -31,7 +31,14 @@ std::optional<std::string> name_of(nb::handle name, const char* what) {
     if (!PyUnicode_Check(name.ptr()))
         raise("DTypeError",
               std::string(what) + ": expected name as a string, got " + type_name(name.ptr()));
-    return nb::cast<std::string>(name);
+    return utf8(name.ptr());
+}
+
+std::string utf8(PyObject* text) {
+    Py_ssize_t length = 0;
+    const char* bytes = PyUnicode_AsUTF8AndSize(text, &length);
+    if (!bytes) throw nb::python_error();  // halves of characters
+    return {bytes, static_cast<std::size_t>(length)};
 }
 
 double real_of(nb::handle value, const char* what) {

@@ -274,6 +274,28 @@ nb::object record_arrays(Recorder recorder, const nb::tuple& arguments) {
     return is_var_array ? nb::object(results.attr("view")(var_array)) : results;
 }
 
+/// NumPy looks at the processor's flags after a function, and would warn of those that branch-free
+/// code sets on the way to right results.
+class Unwatched {
+   public:
+    explicit Unwatched(nb::handle numpy)
+        : state_(numpy.attr("errstate")(nb::arg("all") = "ignore")) {
+        state_.attr("__enter__")();
+    }
+    ~Unwatched() {
+        nb::error_scope scope;
+        PyObject* left =
+            PyObject_CallMethod(state_.ptr(), "__exit__", "OOO", Py_None, Py_None, Py_None);
+        if (!left) PyErr_Clear();
+        Py_XDECREF(left);
+    }
+    Unwatched(const Unwatched&) = delete;
+    Unwatched& operator=(const Unwatched&) = delete;
+
+   private:
+    nb::object state_;
+};
+
 /// Applies a function of this module to every element of broadcast arrays. Arrays of numbers give
 /// arrays of float64, arrays of Vars arrays of Vars.
 nb::object over_arrays(nb::handle function, Recorder recorder, const nb::tuple& arguments) {
@@ -281,6 +303,7 @@ nb::object over_arrays(nb::handle function, Recorder recorder, const nb::tuple& 
         return recorded;
     nb::module_ numpy = nb::module_::import_("numpy");
     const Nesting nesting;
+    const Unwatched unwatched(numpy);
     nb::object mapped =
         numpy.attr("frompyfunc")(function, arguments.size(), 1)(*nb::borrow<nb::args>(arguments));
     if (!PyArray_Check(mapped.ptr())) return mapped;  // of arrays without dimensions

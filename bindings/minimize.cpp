@@ -96,12 +96,6 @@ class Minimization {
         descent_.emplace(
             suited, Objective<T>(suited, variables, data_ ? &*data_ : nullptr, options.threads),
             options, static_cast<const T*>(PyArray_DATA(array_of(start))), count_);
-        if (a.history_every) {
-            const auto kept = static_cast<npy_intp>(a.steps / a.history_every + 1);
-            const auto m = static_cast<npy_intp>(count_);
-            history_ = many ? output_array(c, "history", nullptr, {kept, m})
-                            : output_array(c, "history", nullptr, {kept});
-        }
     }
 
     nb::tuple run() {
@@ -177,11 +171,13 @@ class Minimization {
         if (arguments_.callback_every)
             piece = std::min(
                 piece, arguments_.callback_every - descent_->taken() % arguments_.callback_every);
+        const std::size_t every = arguments_.history_every;
+        if (every) history_.resize(((descent_->taken() + piece) / every + 1) * count_);
         const auto start = Clock::now();
         {
             Unlocked unlocked(true);
-            descent_->advance(piece, history_data(),
-                              std::max<std::size_t>(arguments_.history_every, 1));
+            descent_->advance(piece, every ? history_.data() : nullptr,
+                              std::max<std::size_t>(every, 1));
         }
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
         const double factor = std::clamp(0.02 / std::max(seconds, 1e-9), 0.5, 8.0);
@@ -248,21 +244,22 @@ class Minimization {
         return out;
     }
 
-    T* history_data() const {
-        return history_.is_valid() ? static_cast<T*>(PyArray_DATA(array_of(history_))) : nullptr;
-    }
-
-    /// The rows written so far; the value at the end is one of them if its step is.
+    /// The values kept so far; the one at the end is among them if its step is.
     nb::object history() {
-        if (!history_.is_valid()) return nb::none();
         const std::size_t taken = descent_->taken(), every = arguments_.history_every;
+        if (!every) return nb::none();
         std::size_t rows = (taken + every - 1) / every;
+        history_.resize((rows + 1) * count_);
         if (taken % every == 0) {
             std::vector<T> x(count_ * inputs_);
-            descent_->last(x.data(), history_data() + rows * count_);
+            descent_->last(x.data(), history_.data() + rows * count_);
             ++rows;
         }
-        return history_[nb::slice(nb::int_(0), nb::int_(rows), nb::int_(1))];
+        const auto kept = static_cast<npy_intp>(rows), m = static_cast<npy_intp>(count_);
+        nb::object out = many_ ? output_array(compiled_, "history", nullptr, {kept, m})
+                               : output_array(compiled_, "history", nullptr, {kept});
+        std::copy_n(history_.data(), rows * count_, static_cast<T*>(PyArray_DATA(array_of(out))));
+        return out;
     }
 
     const Compiled& compiled_;
@@ -273,7 +270,7 @@ class Minimization {
     std::optional<Columns<T>> columns_;
     std::optional<Data<T>> data_;
     std::optional<Descent<T>> descent_;
-    nb::object history_;
+    std::vector<T> history_;
 };
 
 /// Bounds of the inputs, as they are of the variables; None: there are none.

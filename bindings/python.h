@@ -50,6 +50,8 @@ nb::object array_of_vars(const std::shared_ptr<Graph>& graph, const std::vector<
 
 /// A name, or none where it is None; and a number. `what` is the call that got them.
 std::optional<std::string> name_of(nb::handle name, const char* what);
+/// A string of Python's; UnicodeEncodeError if it holds halves of characters.
+std::string utf8(PyObject* text);
 double real_of(nb::handle value, const char* what);
 /// Raises if the object is an array with a mask, which would be lost; `what` is the call.
 void check_unmasked(const char* what, PyObject* object);

@@ -34,7 +34,7 @@ std::size_t place_of_var(const Compiled& c, const Var& var) {
 }
 
 std::size_t place_of(const Compiled& c, PyObject* key) {
-    if (PyUnicode_Check(key)) return place_of_name(c, nb::cast<std::string>(nb::handle(key)));
+    if (PyUnicode_Check(key)) return place_of_name(c, utf8(key));
     if (const Var* var = as_var(key)) return place_of_var(c, *var);
     if (!PyIndex_Check(key))
         raise("DTypeError", "batch shared: expected names, Vars or places of inputs as keys, got " +

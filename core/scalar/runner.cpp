@@ -24,8 +24,8 @@ constexpr std::size_t round_bytes = 16 * 1024;
 /// cache, of which they leave three quarters to other cores.
 constexpr int many_vectors = 4;
 constexpr std::size_t most_shared_cache = 5 * 1024 * 1024;
-/// Blocks for each thread that make many rows: at most an eighth of their lanes is filled up.
-constexpr std::size_t many_blocks = 8;
+/// Blocks for each thread that make many rows: the last one, filled up, is one of so many.
+constexpr std::size_t many_blocks = 4;
 /// The most machine code: beyond 20 MB it comes from memory, and gains little in batches.
 constexpr std::size_t most_code = 64 * 1024 * 1024;
 /// Evaluations after which machine code is made: it takes about as long as it saves by then.
@@ -155,7 +155,9 @@ void Runner<T>::give(std::unique_ptr<Workspace<T>> workspace) const {
 template <class T>
 int Runner<T>::width_for(std::size_t rows, int threads) const {
     const auto blocks = many_blocks * static_cast<std::size_t>(thread_count(threads));
-    return rows >= blocks * static_cast<std::size_t>(many_width_) ? many_width_ : width_;
+    int width = many_width_;
+    while (width > width_ && rows < blocks * static_cast<std::size_t>(width)) width /= 2;
+    return width;
 }
 
 template <class T>

@@ -43,7 +43,14 @@ inline Symbol operator-(const Symbol& a) { return neg(a); }
 inline Symbol operator+(const Symbol& a, const Symbol& b) { return add(a, b); }
 inline Symbol operator-(const Symbol& a, const Symbol& b) { return sub(a, b); }
 inline Symbol operator*(const Symbol& a, const Symbol& b) { return mul(a, b); }
-inline Symbol operator/(const Symbol& a, const Symbol& b) { return div(a, b); }
+/// A reciprocal by its own divisor is its square, which takes no second division.
+inline Symbol operator/(const Symbol& a, const Symbol& b) {
+    if (a.graph && b.graph && a.graph->op(a.id) == Op::div) {
+        const auto operands = a.graph->operands(a.id);
+        if (a.graph->is_constant(operands[0], 1.0) && operands[1] == b.id) return a * a;
+    }
+    return div(a, b);
+}
 inline Symbol operator<(const Symbol& a, const Symbol& b) { return lt(a, b); }
 inline Symbol operator>(const Symbol& a, const Symbol& b) { return gt(a, b); }
 inline Symbol operator==(const Symbol& a, const Symbol& b) { return eq(a, b); }

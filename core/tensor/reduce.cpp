@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "copy.h"
 #include "pool.h"
@@ -401,15 +402,23 @@ void arg_reduce_columns(bool largest, const T* x, const Slab& s, Size low, Size 
                 values[i] = a, indices[i] = r;
 }
 
+/// In double for floating point: a sum of its own type would stop where a term is too small for it.
 template <class T>
 void running_sums(const T* x, const Slab& s, T* out) {
+    using Sum = std::conditional_t<std::is_floating_point_v<T>, double, T>;
     in_parallel(s.outer, s.size(), [&](Size low, Size high) {
+        std::vector<Sum> sums(static_cast<std::size_t>(s.inner));
         for (Size o = low; o < high; ++o) {
             const T* from = x + o * s.n * s.inner;
             T* to = out + o * s.n * s.inner;
-            for (Size i = 0; i < s.inner; ++i) to[i] = from[i];
-            for (Size i = s.inner; i < s.n * s.inner; ++i)
-                to[i] = Add::combine(to[i - s.inner], from[i]);
+            std::copy_n(from, s.inner, sums.data());
+            std::copy_n(from, s.inner, to);
+            for (Size r = 1; r < s.n; ++r)
+                for (Size i = 0; i < s.inner; ++i) {
+                    Sum& sum = sums[static_cast<std::size_t>(i)];
+                    sum = Add::combine(sum, static_cast<Sum>(from[r * s.inner + i]));
+                    to[r * s.inner + i] = static_cast<T>(sum);
+                }
         }
     });
 }

@@ -116,15 +116,29 @@ TG_INLINE Vec largest_down(const Real* x, Size n, Size stride, Size left) {
     return a;
 }
 
+/// What add(sum, r) adds up for all rows, in pieces of 1,024: a sum of float that has grown large
+/// takes in nothing small.
+template <class Add>
+TG_INLINE Vec sum_down(Size n, Add add) {
+    constexpr Size piece = 1024;
+    Vec sum = 0;
+    for (Size first = 0; first < n; first += piece) {
+        Vec part = 0;
+        for (Size r = first, end = n - first < piece ? n : first + piece; r < end; ++r)
+            part = add(part, r);
+        sum = sum + part;
+    }
+    return sum;
+}
+
 void softmax_columns(const Real* x, Real* y, Size n, Size stride, Size columns) {
     each_vector(columns, [&](Size c, Size left) TG_LAMBDA {
         const Vec shift = largest_down(x + c, n, stride, left);
-        Vec sum = 0;
-        for (Size r = 0; r < n; ++r) {
+        const Vec sum = sum_down(n, [&](Vec part, Size r) TG_LAMBDA {
             const Vec e = exp_shifted(load_up_to(x + r * stride + c, left, 0) - shift);
             store_up_to(e, y + r * stride + c, left);
-            sum = sum + e;
-        }
+            return part + e;
+        });
         const Vec factor = Real(1) / sum;
         for (Size r = 0; r < n; ++r) {
             Real* to = y + r * stride + c;
@@ -136,10 +150,9 @@ void softmax_columns(const Real* x, Real* y, Size n, Size stride, Size columns) 
 void log_softmax_columns(const Real* x, Real* y, Size n, Size stride, Size columns) {
     each_vector(columns, [&](Size c, Size left) TG_LAMBDA {
         const Vec shift = largest_down(x + c, n, stride, left);
-        Vec sum = 0;
-        for (Size r = 0; r < n; ++r)
-            sum = sum + exp_shifted(load_up_to(x + r * stride + c, left, 0) - shift);
-        const Vec log_sum = log(sum);
+        const Vec log_sum = log(sum_down(n, [&](Vec part, Size r) TG_LAMBDA {
+            return part + exp_shifted(load_up_to(x + r * stride + c, left, 0) - shift);
+        }));
         for (Size r = 0; r < n; ++r)
             store_up_to(load_up_to(x + r * stride + c, left, 0) - shift - log_sum,
                         y + r * stride + c, left);
@@ -149,10 +162,10 @@ void log_softmax_columns(const Real* x, Real* y, Size n, Size stride, Size colum
 void softmax_columns_backward(const Real* g, const Real* y, Real* gx, Size n, Size stride,
                               Size columns) {
     each_vector(columns, [&](Size c, Size left) TG_LAMBDA {
-        Vec sum = 0;
-        for (Size r = 0; r < n; ++r)
-            sum = fma(load_up_to(g + r * stride + c, left, 0),
-                      load_up_to(y + r * stride + c, left, 0), sum);
+        const Vec sum = sum_down(n, [&](Vec part, Size r) TG_LAMBDA {
+            const Size at = r * stride + c;
+            return fma(load_up_to(g + at, left, 0), load_up_to(y + at, left, 0), part);
+        });
         for (Size r = 0; r < n; ++r) {
             const Size at = r * stride + c;
             const Vec gi = load_up_to(g + at, left, 0), yi = load_up_to(y + at, left, 0);
@@ -164,8 +177,9 @@ void softmax_columns_backward(const Real* g, const Real* y, Real* gx, Size n, Si
 void log_softmax_columns_backward(const Real* g, const Real* y, Real* gx, Size n, Size stride,
                                   Size columns) {
     each_vector(columns, [&](Size c, Size left) TG_LAMBDA {
-        Vec sum = 0;
-        for (Size r = 0; r < n; ++r) sum = sum + load_up_to(g + r * stride + c, left, 0);
+        const Vec sum = sum_down(n, [&](Vec part, Size r) TG_LAMBDA {
+            return part + load_up_to(g + r * stride + c, left, 0);
+        });
         for (Size r = 0; r < n; ++r) {
             const Size at = r * stride + c;
             const Vec gi = load_up_to(g + at, left, 0), yi = load_up_to(y + at, left, 0);
@@ -179,9 +193,9 @@ void logsumexp_columns(const Real* x, Real* y, Size n, Size stride, Size columns
         const Vec top = largest_down(x + c, n, stride, left);
         const auto finite = abs(top) <= Vec(Format<Real>::largest);
         const Vec shift = select(finite, top, Vec(0));
-        Vec sum = 0;
-        for (Size r = 0; r < n; ++r)
-            sum = sum + exp_shifted(load_up_to(x + r * stride + c, left, 0) - shift);
+        const Vec sum = sum_down(n, [&](Vec part, Size r) TG_LAMBDA {
+            return part + exp_shifted(load_up_to(x + r * stride + c, left, 0) - shift);
+        });
         store_up_to(select(finite, shift + log(sum), top), y + c, left);
     });
 }

@@ -133,7 +133,9 @@ else:
             try:
                 engine = _import_module(place)
             except ImportError as error:
-                raise AttributeError(f"tapegrad.{name}: the engine is missing: {error}") from error
+                raise AttributeError(
+                    f"tapegrad.{name}: the engine cannot be loaded: {error}"
+                ) from error
             if name in engine.__all__:
                 found = globals()[name] = getattr(engine, name)
                 return found

@@ -277,6 +277,11 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
                 f"{path}: {name} is of {array.dtype}, expected one of {', '.join(_DTYPES)}; "
                 "convert the file first"
             )
+        if array.dtype == np.bool_ and (array.view(np.uint8) > 1).any():
+            raise FileError(
+                f"{path}: the file is damaged: {name} is of bool, and holds bytes that are neither "
+                "0 nor 1"
+            )
     if _is_ours(metadata) and metadata.get(_CHECKSUM) != _checksum(arrays, metadata):
         raise FileError(f"{path}: the file is damaged: its checksum is wrong; save it again")
     return arrays, metadata

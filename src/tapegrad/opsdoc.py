@@ -15,11 +15,11 @@ All of them take Vars, numbers and arrays of either. The error bound is in units
 
 Where a derivative does not exist: `abs` and `relu` have slope 0 at 0; `maximum` and `minimum` give
 each side half at a tie, `max` and `min` share it equally among all that tie; `sign`, `floor`,
-`ceil`, `trunc`, `round`, `floor_divide` and the comparisons have slope 0; `hypot` has slope 0 at
-the origin. The branch that `where` does not take gets the adjoint 0, even where its own derivative
-is infinite or NaN; products below a `where` are `masked_mul`, in derivatives of higher order also
-`masked_both`. The same holds for a `where` in a step of `scan`. Where `max`, `min`, `maximum` or
-`minimum` meet NaN the value is NaN and the slope 0; the slope of `relu` is 1 there.
+`ceil`, `trunc`, `round`, `floor_divide` and the comparisons have slope 0; `hypot` and `atan2` have
+slope 0 at the origin. The branch that `where` does not take gets the adjoint 0, even where its own
+derivative is infinite or NaN; products below a `where` are `masked_mul`, in derivatives of higher
+order also `masked_both`. The same holds for a `where` in a step of `scan`. Where `max`, `min`,
+`maximum` or `minimum` meet NaN the value is NaN and the slope 0; the slope of `relu` is 1 there.
 
 Far out, where `tanh`, `sigmoid`, `softplus`, `atan`, `erf`, `erfc` and `gelu` are flat or straight,
 their derivatives of any order are finite, in forward and reverse mode. First derivatives of `tanh`

@@ -140,6 +140,48 @@ def test_results_that_a_small_change_does_not_change_are_measured(discrete: Any)
     assert result.verdict("a") == result.verdict("b") == "checked"
 
 
+def _entropy(p: Floats) -> float:
+    if abs(p.sum() - 1) > 1e-12:
+        raise ValueError("probabilities sum to one")
+    return float(-(p * np.log(p)).sum())
+
+
+def _solve_lower(a: Floats, b: Floats) -> Any:
+    return np.linalg.solve(np.tril(a), b)
+
+
+SYMMETRIC: Floats = X @ X.T + 16 * np.eye(16)
+DEMANDING: dict[str, tuple[Any, Any, list[Any]]] = {
+    "symmetric": (lambda a: np.sort(np.linalg.eigvals(a).real), np.linalg.eigvalsh, [SYMMETRIC]),
+    "triangular": (np.linalg.solve, _solve_lower, [np.linalg.cholesky(SYMMETRIC), X]),
+    "sorted": (
+        lambda a, b: np.sort(np.concatenate([a, b])),
+        lambda a, b: np.insert(a, np.searchsorted(a, b), b),
+        [np.linspace(0.0, 1.0, 500), np.linspace(-1.0, 2.0, 500)],
+    ),
+    "a sum of one": (
+        lambda p, q: (p * np.log(p / q)).sum(),
+        lambda p, q: (p * np.log(p / q) + q - p).sum(),
+        [np.arange(1, 5) / 10, np.array([0.4, 0.2, 0.2, 0.2])],
+    ),
+    "one that is demanded": (_entropy, lambda p: -(p @ np.log(p)), [np.arange(1, 5) / 10]),
+}
+
+
+@pytest.mark.parametrize(("first", "second", "inputs"), DEMANDING.values(), ids=DEMANDING)
+def test_functions_that_need_a_structure_of_their_inputs(
+    first: Any, second: Any, inputs: list[Any]
+) -> None:
+    result = bench.measure({"one": first, "two": second}, inputs, rounds=2)
+    assert result.verdict("one") == result.verdict("two") == "checked"
+    assert "multiples or mixtures of them" in str(result).replace("\n  ", " ")
+
+
+def test_functions_that_agree_at_one_place_alone_differ() -> None:
+    result = bench.measure({"one": np.sin, "two": lambda x: np.sin(x) + (x[0, 0] != X[0, 0])}, X)
+    assert result.verdict("one") == result.verdict("two") == "wrong"
+
+
 def test_a_function_may_have_several_outputs() -> None:
     first = {"a": lambda x: (x + 1, x.sum()), "b": lambda x: [1 + x, np.sum(x)]}
     result = bench.measure(first, X, rounds=2)

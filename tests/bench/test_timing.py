@@ -50,6 +50,13 @@ class _Stalls(Adapter):
         return 1e-6 * calls + held_up
 
 
+@pytest.mark.parametrize("seconds", [0.02, 0.1, 1.0, 10.0])
+def test_blocks_take_the_time_asked_for(seconds: float) -> None:
+    found = timing.block(_Stalls(0.0, 1), Phase(lambda: None), seconds)
+    assert timing.MOST / 2 <= len(found.samples) <= timing.MOST
+    assert sum(found.samples) * found.inner == pytest.approx(seconds, rel=0.05)
+
+
 @pytest.mark.parametrize("at", [1, 2, 5, 9])
 def test_a_stall_while_the_loop_is_found_is_no_call(at: int) -> None:
     adapter = _Stalls(0.06, at)

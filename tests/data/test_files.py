@@ -216,6 +216,16 @@ def test_files_of_others_may_speak_of_tapegrad(tmp_path: Path) -> None:
     assert io.load(tmp_path / "s")["a"].tolist() == [1.0]
 
 
+def test_bools_are_zero_or_one(tmp_path: Path) -> None:
+    header = json.dumps({"a": {"dtype": "BOOL", "shape": [4], "data_offsets": [0, 4]}}).encode()
+    start = struct.pack("<Q", len(header)) + header
+    (tmp_path / "good").write_bytes(start + b"\0\1\1\0")
+    assert io.load(tmp_path / "good")["a"].tolist() == [False, True, True, False]
+    (tmp_path / "bad").write_bytes(start + b"\0\1\2\0")
+    with pytest.raises(FileError, match="a is of bool, and holds bytes that are neither 0 nor 1"):
+        io.load(tmp_path / "bad")
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_no_damage_of_a_name_hides_the_checksum(tmp_path: Path, whole: bool) -> None:
     path, model = tmp_path / "state", nn.Linear(1, 1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tapegrad.tensors as tt
 from tapegrad import _tensor
 from tapegrad.errors import DTypeError, OptionError, ShapeError
 from tests.kernels.layouts import LAYOUTS, Array, laid_out, normal, tolerance
@@ -150,6 +151,20 @@ def test_running_sums(dtype: Any) -> None:
         assert got.dtype == dtype
         np.testing.assert_array_equal(got, np.cumsum(x, dim, dtype=dtype))
     assert _tensor.cumsum(np.zeros((0, 3)), 0).shape == (0, 3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("shape", [(1_000_000,), (1_000_000, 2)])
+def test_running_sums_and_sums_of_exponentials_of_float32_are_long(
+    shape: tuple[int, ...], device: str
+) -> None:
+    x = tt.full(shape, 0.1, device=device)
+    exact = np.float64(np.float32(0.1)) * len(x)
+    assert np.asarray(x.cumsum(0)[-1].cpu()) == pytest.approx(exact, rel=1e-7)
+    assert np.asarray(x.logsumexp(0).cpu()) == pytest.approx(0.1 + np.log(len(x)), rel=1e-6)
+    for softmax in (x.softmax(0), x.log_softmax(0).exp()):
+        found = np.asarray(softmax.cpu()).sum(0, dtype=np.float64)
+        assert found == pytest.approx(1.0, rel=1e-5)
 
 
 # ---- softmax and its kin -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from typing import Any
@@ -465,3 +466,13 @@ def test_a_module_that_is_there_already_stays_as_it_is() -> None:
     gradient = layer.weight.grad
     assert gradient is not None and gradient.tolist() == [[1.0, 1.0], [1.0, 1.0]]
     assert layer.float().weight.grad is gradient
+
+
+def test_copies_of_parameters_have_no_gradients() -> None:
+    model = nn.Linear(2, 2)
+    model(ones(1, 2)).sum().backward()
+    made = copy.deepcopy(model)
+    assert made.weight.grad is None
+    assert model.weight.grad is not None
+    assert isinstance(made.weight, nn.Parameter)
+    assert made.weight.requires_grad

@@ -735,3 +735,15 @@ def test_a_million_nodes_need_no_recursion(shape: str) -> None:
         assert gradient.tolist() == [250_001.0, 250_000.0]
     else:
         assert np.isfinite([value, *gradient]).all()
+
+
+def test_names_are_whole_characters() -> None:
+    g = tg.Graph()
+    x = g.inputs(2)
+    for call in (
+        lambda: g.input("\ud800"),
+        lambda: g.inputs(2, "\ud800"),
+        lambda: tg.compile(x[0] * x[1], wrt=x).batch(np.ones((2, 2)), shared={"\ud800": 1.0}),
+    ):
+        with pytest.raises(UnicodeEncodeError, match="surrogates"):
+            call()

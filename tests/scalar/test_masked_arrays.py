@@ -46,6 +46,24 @@ def test_masks_that_would_be_lost_are_refused(call: Callable[[Any], Any]) -> Non
         call(tg.Graph().inputs(3))
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, matrix: x.reshape(1, 3) * matrix,
+        lambda x, matrix: np.matmul(matrix, x),
+        lambda x, matrix: x @ matrix,
+        np.dot,
+        lambda x, matrix: x**matrix,
+    ],
+)
+def test_matrices_which_multiply_in_another_way_are_refused(
+    call: Callable[[Any, Any], Any],
+) -> None:
+    with pytest.raises(tg.DTypeError, match=r"got a matrix; write np\.asarray"):
+        call(tg.Graph().inputs(3), np.matrix(np.eye(3)))
+
+
 def test_masked_arrays_compute_with_vars_and_keep_their_masks() -> None:
     x = tg.Graph().inputs(3)
     for found in (MASKED * x, MASKED + x, x[0] * MASKED):

@@ -176,6 +176,13 @@ def test_history_has_a_value_every_so_many_steps(every: int, steps: int, method:
     np.testing.assert_allclose(found.history, values[: steps + 1 : every], rtol=1e-9)
 
 
+def test_history_takes_memory_as_it_grows() -> None:
+    found = valley().minimize(START, "lbfgs", gtol=1e-6, history=1, steps=2**62)
+    assert found.history is not None
+    assert found.reason == "gradient"
+    assert len(found.history) == found.steps + 1
+
+
 def test_no_history_unless_asked_for() -> None:
     assert valley().minimize(START, steps=3).history is None
 

@@ -45,12 +45,10 @@ RAISES = [
     "tg.Var()",
     "tg.Var.__new__(tg.Var)",
     "tg.Program.__new__(tg.Program).batch([[1.0]])",
-    "x0 = np.zeros((4, 3)); tg.compile(x[0], wrt=x).minimize(x0, steps=2**62, history=1)",
     "tg.Graph.__new__(tg.Graph).input()",
     "tg.Program([x[0], x[1]], None, None, 'float64', True)([1.0, 2.0, 3.0])",
     "tg.Program([x[0], x[1]], [x[0]], None, 'float64', True).batch(np.ones((500, 3)))",
     "tg.Program([], None, None, 'float64', False)",
-    "tg.compile(x[0], wrt=x).minimize([1.0, 2.0, 3.0], steps=10**15, history=1)",
     "graph.inputs(2**62)",
     "tg.sum([x[0]] * 17_000_000)",
 ]

@@ -416,6 +416,39 @@ def test_hypot_has_slope_zero_at_the_origin(isa: str) -> None:
     assert gradient_at(lambda x: tg.hypot(x[0], x[1]), [0.0, -2.0]) == [0.0, -1.0]
 
 
+def test_atan2_has_slope_zero_at_the_origin(isa: str) -> None:
+    assert gradient_at(lambda x: tg.atan2(x[0], x[1]), [0.0, 0.0]) == [0.0, 0.0]
+    assert gradient_at(lambda x: tg.atan2(x[0], x[1]), [0.0, -2.0]) == [-0.5, 0.0]
+
+
+@pytest.mark.parametrize(("a", "b"), [(1e-300, 1e-155), (1e200, 1e160), (0.0, 5e-324)])
+def test_derivatives_of_quotients_stay_in_range(a: float, b: float, isa: str) -> None:
+    x = tg.Graph().inputs(2)
+    first = tg.grad(x[0] / x[1], x[1])
+    found = tg.compile([first, tg.grad(first, x[1])])([a, b])
+    assert found[0] == pytest.approx(float(-mp.mpf(a) / mp.mpf(b) ** 2), rel=1e-15)
+    if a:
+        assert found[1] == pytest.approx(float(2 * mp.mpf(a) / mp.mpf(b) ** 3), rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: tg.erf(np.array([0.0])),
+        lambda: tg.tanh(np.array([1e308])),
+        lambda: tg.sin(np.array([1e300])),
+        lambda: tg.relu(np.array([math.nan])),
+        lambda: tg.exp(np.array([math.inf])),
+        lambda: tg.log(np.array([-1.0])),
+        lambda: tg.pow(np.array([1e300]), 2.0),
+    ],
+)
+def test_functions_of_arrays_never_warn(call: Callable[[], Any]) -> None:
+    with np.errstate(all="raise"):
+        call()
+        assert np.geterr()["over"] == "raise"
+
+
 @pytest.mark.parametrize("name", ["lt", "le", "gt", "ge", "eq", "ne"])
 def test_comparisons_have_slope_zero(name: str, isa: str) -> None:
     assert gradient_at(lambda x: getattr(tg, name)(x[0], x[1]), [1.0, 1.0]) == [0.0, 0.0]

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tapegrad as tg
+from tapegrad.scalar.nodes import as_var
 
 untyped: Any = tg
 
@@ -396,7 +397,7 @@ def test_steps_that_differ_in_nothing_are_recorded_once() -> None:
     assert end is None
     assert (ys[0].shape, ys[1].shape) == ((3,), (3, 2))
     assert tg.compile(list(ys[1].ravel()))([1.0, 2.0]).tolist() == [1.0, 2.0] * 3
-    assert tg.scan(lambda c, _: (c, x[0]), None, length=0)[1] is None
+    assert tg.scan(lambda c, _: (c, x[0]), None, length=0)[1].shape == (0,)
 
 
 def test_numbers_alone_run_in_python() -> None:
@@ -404,6 +405,28 @@ def test_numbers_alone_run_in_python() -> None:
     assert end == 7.0
     assert [each.tolist() for each in ys] == [[1.0, 2.0, 4.0], [2.0, 4.0, 6.0]]
     assert tg.scan(lambda c, x: (c, None), 1.0, length=0) == (1.0, None)
+
+
+@pytest.mark.parametrize("start", ["a number", "a Var"])
+@pytest.mark.parametrize("rate", ["none", "around"])
+def test_no_steps_have_outputs_without_rows(start: str, rate: str) -> None:
+    given = tg.Graph().inputs(2)
+    factor = given[0] if rate == "around" else 3.0
+    carry = given[1] if start == "a Var" else 2.0
+    end, ys = tg.scan(
+        lambda c, x: (c * factor, {"all": x * c, "sum": np.sum(x) / x[0]}), carry, np.ones((0, 3))
+    )
+    assert tg.compile(as_var(given[0].graph, end, "got"), inputs=given)([5.0, 2.0]) == 2.0
+    assert (ys["all"].shape, ys["sum"].shape) == ((0, 3), (0,))
+
+
+def test_gradients_of_functions_with_scans_of_any_length() -> None:
+    def model(p: Any, xs: Any) -> Any:
+        end, path = tg.scan(lambda c, x: (c + p * x, c * p), 1.0, xs)
+        return end + np.sum(path)
+
+    assert tg.grad(lambda p: model(p, np.ones(2)))(2.0) == 8.0
+    assert tg.grad(lambda p: model(p, np.ones(0)))(2.0) == 0.0
 
 
 def test_outputs_may_be_anything() -> None:

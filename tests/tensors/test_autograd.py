@@ -517,3 +517,14 @@ def test_branches_not_taken_do_no_harm() -> None:
     x = leaf(0.0, 4.0)
     tt.where(x > 0, x.sqrt(), 0.0).sum().backward()
     assert x.grad is not None and x.grad.tolist() == [0.0, 0.25]
+
+
+def test_inputs_may_come_from_a_generator() -> None:
+    model = nn.Linear(2, 3)
+    loss = model(tt.ones(1, 2)).sum()
+    gradients = tg.grad(loss, model.parameters(), retain_graph=True)
+    assert [each.shape for each in gradients] == [(3, 2), (3,)]
+    loss.backward(inputs=model.parameters())
+    assert all(each.grad is not None for each in model.parameters())
+    named = dict(model.named_parameters())
+    assert len(tg.grad(model(tt.ones(1, 2)).sum(), named.values())) == 2

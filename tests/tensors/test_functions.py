@@ -179,6 +179,28 @@ def test_checkpoints_of_inputs_without_gradients_reach_parameters() -> None:
     assert w.grad is not None and w.grad.tolist() == [4.0, 6.0]
 
 
+@pytest.mark.parametrize(
+    ("second", "found"),
+    [
+        (lambda x: x[:1].sin(), r"float32 of shape \(1,\)"),
+        (lambda x: x.double().sin(), r"float64 of shape \(4,\)"),
+        (lambda x: (), "nothing"),
+        (lambda x: 3.0, "a float"),
+    ],
+)
+def test_checkpoints_must_compute_the_same_again(second: Any, found: str) -> None:
+    x, calls = tg.ones(4, requires_grad=True), []
+
+    def changing(x: Any) -> Any:
+        calls.append(x)
+        return x.sin() if len(calls) == 1 else second(x)
+
+    y = tg.checkpoint(changing, x)
+    with pytest.raises(GradError, match=rf"float32 of shape \(4,\) the first time, and {found}"):
+        y.sum().backward()
+    assert x.grad is None
+
+
 def test_checkpoints_keep_less() -> None:
     x = leaf(*range(5))
     y = tt.checkpoint(lambda x: x.exp().sin().exp(), x)

@@ -187,3 +187,13 @@ def test_data_is_replaced_with_its_history_cut() -> None:
     x = tt.ones(2, requires_grad=True)
     x.data = tt.zeros(3)
     assert x.shape == (3,) and x.requires_grad and not x.data.requires_grad
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "change",
+    [lambda x: x.add_(1), lambda x: x.sin_(), lambda x: x.relu_(), lambda x: x.fill_(2)],
+)
+def test_expanded_views_are_not_written(change: Callable[[Any], Any], device: str) -> None:
+    with pytest.raises(ShapeError, match="expanded view"):
+        change(tt.ones(3, device=device).expand(2, 3))

@@ -164,6 +164,11 @@ def _store(name: str, found: Array, out: Array) -> None:
         )
     if found.shape != out.shape:
         raise ShapeError(f"{name}: the result {found.shape} does not fit into shape {out.shape}")
+    if not out.flags.writeable:
+        raise ShapeError(
+            f"{name}: the memory of the result cannot be written: it is that of an expanded view, "
+            "or of an array that is read-only; use x.clone()"
+        )
     out[...] = found
 
 
@@ -251,7 +256,8 @@ def _extreme(name: str) -> Callable[..., tuple[Array, Array]]:
 
 
 def _cumsum(x: Array, dim: int) -> Array:
-    found = np.cumsum(x, axis=dim) if x.ndim else x.copy()
+    computed = np.float64 if x.dtype.kind == "f" else np.int64
+    found = np.cumsum(x, axis=dim, dtype=computed) if x.ndim else x.copy()
     return found.astype(x.dtype if x.dtype.kind == "f" else np.int64).reshape(x.shape)
 
 
@@ -310,14 +316,15 @@ def _softmax(x: Array, dim: int) -> Array:
     if not x.ndim:
         return np.ones_like(x)
     shifted = np.exp(x - x.max(dim, keepdims=True, initial=-np.inf))
-    return shifted / shifted.sum(dim, keepdims=True)
+    return (shifted / shifted.sum(dim, keepdims=True, dtype=np.float64)).astype(x.dtype)
 
 
 def _log_softmax(x: Array, dim: int) -> Array:
     if not x.ndim:
         return np.zeros_like(x)
     shifted = x - x.max(dim, keepdims=True, initial=-np.inf)
-    return shifted - np.log(np.exp(shifted).sum(dim, keepdims=True))
+    total = np.exp(shifted).sum(dim, keepdims=True, dtype=np.float64)
+    return shifted - np.log(total).astype(x.dtype)
 
 
 def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Array]:
@@ -332,7 +339,8 @@ def _sort(x: Array, dim: int, descending: bool, count: int) -> tuple[Array, Arra
 def _logsumexp(x: Array, dims: tuple[int, ...], keepdim: bool) -> Array:
     top = x.max(dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(x.dtype)
-    found = np.log(np.exp(x - top).sum(dims, keepdims=True)) + top
+    total = np.exp(x - top).sum(dims, keepdims=True, dtype=np.float64)
+    found = (np.log(total) + top).astype(x.dtype)
     shape = tuple(n for d, n in enumerate(found.shape) if keepdim or d not in dims)
     return np.asarray(found.reshape(shape))
 

@@ -48,6 +48,11 @@ PREPARES = (
 PREPARED = ("churn",)
 #: Said of a cell whose times nobody has looked back on.
 NOT_YET = "the run ended before its times were looked back on; --resume does that"
+#: Said where inputs near a user's own are none that the functions agree at.
+STRUCTURED = (
+    "checked at the inputs given and at multiples or mixtures of them: at inputs near them, whose "
+    "elements each differ a little, the functions disagree or fail"
+)
 #: Phases without gradients.
 OUTPUT_ONLY = ("forward", "inference")
 
@@ -85,6 +90,8 @@ class Measurement:
     _watch: Watch | None = field(default=None, init=False)
     #: Whether that block tells all that was done in it.
     _told: bool = field(default=False, init=False)
+    #: How the contenders were checked, where that is not as usual.
+    _remarks: list[str] = field(default_factory=list, init=False)
     #: Who failed the stand-in, in which phase, and how.
     _out: dict[tuple[str, str], Cell] = field(default_factory=dict, init=False)
 
@@ -191,12 +198,39 @@ class Measurement:
         """Return a user's inputs with others that give other results, and what is right at both."""
         types = "float64", self.case.dtype
         sets = [given, inputs.nudged(given)]
-        truths = self._truths(sets, types)
+        try:
+            truths = self._truths(sets, types)
+        except NoTruthError:
+            if found := self._with_structure(given, types):
+                return found
+            raise
+        if not self._agreed(truths):
+            return self._with_structure(given, types) or (sets, truths)
         if _share_a_result(*truths):  # such as an index, which a small change does not change
             with suppress(NoTruthError):  # functions that need an order, or a structure
                 turned = [given, inputs.turned(sets[1])]
                 return turned, self._truths(turned, types)
         return sets, truths
+
+    def _with_structure(
+        self, given: Arrays, types: Sequence[str]
+    ) -> tuple[list[Arrays], list[Truth]] | None:
+        """Take inputs that keep more of what a user's own are than those near them.
+
+        These are not symmetric any more, nor sorted, and do not sum to one.
+        """
+        for others in (inputs.scaled(given), inputs.mixed(given)):
+            with suppress(NoTruthError):
+                truths = self._truths([given, others], types)
+                if self._agreed(truths) and not _share_a_result(*truths):
+                    self._remarks.append(STRUCTURED)
+                    return [given, others], truths
+        return None
+
+    def _agreed(self, truths: Sequence[Truth]) -> bool:
+        """Tell whether all who could differ, or fail, did not."""
+        confirmed = len(self.witnesses) == 1 or all(each.outputs_confirmed for each in truths)
+        return confirmed and not any(each.dispute for each in truths)
 
     def _truths(self, sets: list[Arrays], types: Sequence[str]) -> list[Truth]:
         """Ask for what is right, in the first of the types in which anybody can tell.
@@ -286,7 +320,7 @@ class Measurement:
             self._forward[key.framework] = probe.reported
         if "counting" in self.settings.guards:
             self._units[key] = guards.units_of(self.case, probe.first)
-        notes = self._notes(phase, offer)
+        notes = [*self._notes(phase, offer), *self._remarks]
         if self.case.random:
             notes.append("checked by its distribution")
         if self.case.stand_in is not None:

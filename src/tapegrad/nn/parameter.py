@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from tapegrad.errors import DTypeError
 from tapegrad.tensors import Tensor, empty
 
@@ -33,6 +35,12 @@ class Parameter(Tensor):
         self._array, self._device = values._array, values._device
         self._cell, self._inference = values._version_cell(), values._inference
         self.requires_grad = requires_grad
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Parameter:
+        """Copy it without its gradient, as PyTorch does."""
+        made: Any = super().__deepcopy__(memo)
+        made.grad = None
+        return cast("Parameter", made)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"

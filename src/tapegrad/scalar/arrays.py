@@ -366,9 +366,14 @@ LIKE: frozenset[Any] = frozenset((np.empty_like, np.full_like, np.ones_like, np.
 
 
 def unmasked(value: Any, what: str) -> Any:
-    """Return an operand or argument, if it has no mask that would be lost; `what` is the call."""
+    """Return an operand or argument, if it has no mask that would be lost; `what` is the call.
+
+    Nor is it a matrix: those multiply in another way.
+    """
     if isinstance(value, np.ma.MaskedArray):
         raise DTypeError(f"{what}: expected a plain array, got a masked one; fill it first")
+    if isinstance(value, np.matrix):
+        raise DTypeError(f"{what}: expected a plain array, got a matrix; write np.asarray(matrix)")
     return value
 
 

@@ -51,7 +51,8 @@ def scan(
             root of the length. Larger numbers are quicker and take more memory.
 
     Without any Var, around it or in its arguments, the steps run as a loop in Python. To find that
-    out where no argument has one, the step is called once with the numbers of the first round.
+    out where no argument has one, the step is called once with the numbers of the first round, or
+    with ones if there is no round.
 
     Example:
         >>> import numpy as np, tapegrad as tg
@@ -161,6 +162,12 @@ class _Rows(NamedTuple):
     def row(self, place: int) -> Tree:
         """Return what the step gets at one place."""
         return self._arranged([array[place] for array in self.arrays])
+
+    def first_or_ones(self) -> Tree:
+        """Return what the step gets first, or ones in its place."""
+        if self.steps:
+            return self.row(0)
+        return self._arranged([np.ones((1, *array.shape[1:]))[0] for array in self.arrays])
 
     def _arranged(self, parts: list[Any]) -> Tree:
         match self.structure:
@@ -334,10 +341,8 @@ def _graph_of(leaves: list[Any]) -> Graph | None:
 
 def _graph_by_trial(step: Step, carry: Tree, rows: _Rows) -> Graph | None:
     """Find the graph of Vars that the step takes from around it."""
-    if not rows.steps:
-        return None
     try:
-        found = _called(step, carry, rows.row(0))
+        found = _called(step, carry, rows.first_or_ones())
     except TakesVarsError as error:  # a derivative of a function, in a graph of its own
         return error.graph
     return _graph_of(list(_leaves(found, "scan: the step's results")))
@@ -345,6 +350,9 @@ def _graph_by_trial(step: Step, carry: Tree, rows: _Rows) -> Graph | None:
 
 def _in_python(step: Step, carry: Tree, rows: _Rows) -> tuple[Tree, Tree]:
     """Run all steps on numbers."""
+    if not rows.steps:
+        _, y = _called(step, carry, rows.first_or_ones())
+        return carry, _empty(y)
     collected = []
     for place in range(rows.steps):
         carry, y = _called(step, carry, rows.row(place))
@@ -354,7 +362,7 @@ def _in_python(step: Step, carry: Tree, rows: _Rows) -> tuple[Tree, Tree]:
 
 def _arrays(ys: list[Tree]) -> Tree:
     """Turn a list of alike trees into one tree of arrays."""
-    match ys[0] if ys else None:
+    match ys[0]:
         case None:
             return None
         case tuple() | list() as first:
@@ -362,3 +370,15 @@ def _arrays(ys: list[Tree]) -> Tree:
         case dict() as first:
             return {key: _arrays([y[key] for y in ys]) for key in first}
     return np.array(ys)
+
+
+def _empty(y: Tree) -> Tree:
+    """Turn a tree into one of arrays without rows."""
+    match y:
+        case None:
+            return None
+        case tuple() | list():
+            return _tuple_like(y, [_empty(part) for part in y])
+        case dict():
+            return {key: _empty(part) for key, part in y.items()}
+    return np.empty((0, *np.shape(y)))

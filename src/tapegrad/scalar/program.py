@@ -74,7 +74,8 @@ class Program(_core.Program):
             eps: Adam's guard against division by zero.
             memory: Steps that lbfgs guesses the Hessian from; 10 by default.
             history: Keep the value every so many steps; 0 keeps none.
-            callback: Called as callback(step, x, value) every `every` steps; true ends the run.
+            callback: Called as callback(step, x, value) every `every` steps; true ends the run. A
+                step of lbfgs and lm is an evaluation: x is the best point of so many of them.
             every: Steps between calls of the callback.
             threads: Threads for several starts or many rows, at most; None takes all cores. Fewer
                 where the work is little, or others have the cores.

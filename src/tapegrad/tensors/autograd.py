@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence, ValuesView
 from contextlib import ContextDecorator
 from functools import wraps
 from types import TracebackType
@@ -499,7 +499,7 @@ def _leading(roots: list[tuple[Edge, Tensor]], targets: list[Tensor]) -> dict[No
 def _listed(given: Any) -> list[Any]:
     if given is None:
         return []
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+    return list(given) if isinstance(given, (list, tuple, Iterator, ValuesView)) else [given]
 
 
 def _roots(

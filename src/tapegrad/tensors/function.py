@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from numbers import Number
 from typing import TYPE_CHECKING, Any
@@ -277,10 +277,14 @@ class _Again:
     name = "checkpoint"
 
     def __init__(
-        self, function: Callable[..., Any], places: list[int], begins: Sequence[Tensor], state: Any
+        self,
+        function: Callable[..., Any],
+        outs: Mapping[int, Tensor],
+        begins: Sequence[Tensor],
+        state: Any,
     ) -> None:
         self._function = function
-        self._places = places
+        self._forms = {place: _form(out) for place, out in outs.items()}
         self._begins = begins
         self._state = state
 
@@ -296,9 +300,22 @@ class _Again:
                 found = self._function(*args, **dict(zip(node.attrs[1], named, strict=True)))
         finally:
             DEFAULT.set_state(state)
-        parts = list(_parts(found))
-        outs = [parts[place] for place in self._places]
+        parts = dict(enumerate(_parts(found)))
+        outs: list[Any] = [parts.get(place) for place in self._forms]
+        for out, form in zip(outs, self._forms.values(), strict=True):
+            if _form(out) != form:
+                raise GradError(
+                    f"checkpoint: the function returned {form} the first time, and "
+                    f"{_form(out)} when it was called again; it has to compute the same"
+                )
         return grad_of_part(outs, gradients, self._begins, start)
+
+
+def _form(out: Any) -> str:
+    """Say what a result is, as far as a gradient has to fit it."""
+    if not isinstance(out, TensorBase):
+        return "nothing" if out is None else f"a {type(out).__name__}"
+    return f"{out.dtype.name} of shape {tuple(out.shape)}"
 
 
 def _parts(found: Any) -> Iterator[Any]:
@@ -365,20 +382,20 @@ def checkpoint(
     start = _core.nodes_made()
     found = function(*args, **kwargs)
     parts = list(_parts(found))
-    places = [
-        place
+    outs: dict[int, Any] = {
+        place: out
         for place, out in enumerate(parts)
         if isinstance(out, TensorBase) and out.requires_grad
-    ]
-    if not places:
+    }
+    if not outs:
         _check_parts(parts)
         return found
-    _, begins = part_since(start, [parts[place] for place in places])
-    fresh = tuple(parts[place].detach() for place in places)
-    again, attrs = _Again(function, places, begins, state), (len(args), list(kwargs))
+    _, begins = part_since(start, list(outs.values()))
+    fresh = tuple(out.detach() for out in outs.values())
+    again, attrs = _Again(function, outs, begins, state), (len(args), list(kwargs))
     node = _core.record(again, (0, 0), tuple(begins), fresh, attrs, fresh[0]._device, len(fresh))
     node._operands = (*args, *kwargs.values())
     node._stamp = _stamp(node._operands)
-    for place, out in zip(places, fresh, strict=True):
+    for place, out in zip(outs, fresh, strict=True):
         parts[place] = out
     return _rebuilt(found, iter(parts))

@@ -57,6 +57,10 @@ class Array:
         return math.prod(self.shape) * widths.get(self.kind, 4 if dtype == "float32" else 8)
 
 
+#: More terms than anybody adds up.
+MOST_TERMS = 2**53
+
+
 @dataclass(frozen=True)
 class Case:
     """One piece of work, the same for every framework."""
@@ -119,8 +123,8 @@ class Case:
         yield from self._flaws_of_inputs()
         yield from _flaws_of_attrs(self.attrs)
         yield from _flaws_of_phases(self.phases)
-        if not _whole(self.reduction, 1):
-            yield f"reduction must be a whole number of 1 or more, not {self.reduction!r}."
+        if not (_whole(self.reduction, 1) and self.reduction <= MOST_TERMS):
+            yield f"reduction must be a whole number from 1 to 2**53, not {self.reduction!r}."
         if not _amount(self.flops):
             yield f"flops must be a number of 0 or more, not {self.flops!r}."
         yield from _flaws_of_flag("random", self.random)

@@ -1,8 +1,9 @@
 """How a block is timed: the inner loop, the warm-up, the samples.
 
 A sample is the time of `inner` calls, long enough that the clock's step is below a thousandth of
-it. Before the first sample the call is repeated until its times are stationary: the medians of the
-two halves of a window agree. Garbage collection is off while the clock runs.
+it, and that no more of them than are kept make up the block. Before the first sample the call is
+repeated until its times are stationary: the medians of the two halves of a window agree. Garbage
+collection is off while the clock runs.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ def _inner_calls(adapter: Adapter, phase: Phase, seconds: float) -> tuple[int, f
     single call that takes long itself, and has been run by checks before, once is enough.
     """
     least = SHORTEST_SAMPLE[adapter.device]
-    shortest = max(CLOCK_STEPS * clock_step(), min(least, seconds / FEWEST))
+    shortest = max(CLOCK_STEPS * clock_step(), min(least, seconds / FEWEST), seconds / MOST)
     inner = 1
     while inner < 1 << 30:
         elapsed = adapter.elapsed(phase.call, inner)

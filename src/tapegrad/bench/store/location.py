@@ -119,4 +119,9 @@ def _parse(text: str) -> sa.URL:
             f"store: expected sqlite:///PATH (three slashes, four before an absolute path), "
             f"got {url.render_as_string()}"
         )
+    if url.get_backend_name() == "sqlite" and url.query and not url.query.get("uri"):
+        raise StoreUrlError(
+            "store: expected sqlite:///PATH without parameters, got "
+            f"{', '.join(sorted(url.query))}; those of SQLite's own need sqlite:///file:PATH?uri=true"
+        )
     return url.set(drivername=_DRIVERS[url.drivername])
