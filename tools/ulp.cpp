@@ -157,7 +157,7 @@ static T argument(long i) {
     if (i < 2 * edge_count) {
         return T(i % 2 ? -edges[i / 2] : edges[i / 2]);
     }
-    switch (random_bits() % 10) {
+    switch (random_bits() % 11) {
         case 0: {  // any bits
             typename Format<T>::UInt b = typename Format<T>::UInt(random_bits());
             T value;
@@ -181,6 +181,9 @@ static T argument(long i) {
             return T(sign_of_chance() * ::exp(uniform(-20, 15)));
         case 8:
             return T(uniform(-2, 2));
+        case 9:  // where e^a is close to a multiple of 1 / 16, as softplus looks it up
+            return T(sign_of_chance() * ::log(double(1 + random_bits() % 16) / 16) *
+                     (1 + uniform(-0.02, 0.02)));
         default:  // an edge and its surroundings
             return T(sign_of_chance() * edges[random_bits() % edge_count] *
                      (1 + double(random_bits() % 64) * (sizeof(T) == 4 ? 0x1p-24 : 0x1p-53)));

@@ -392,6 +392,7 @@ TG_INLINE Lanes<T, N> log1p(Lanes<T, N> a) {
 
 // b + log(1 + a) for a in [0, 1] and b >= 0. With t the sixteenths of a it is
 // b + log(1 + t) + log(1 + r), r = (a - t) / (1 + t): to look up takes less time than to divide.
+// The largest part comes last: an addition more to wait for, and half an ulp less.
 template <class T, int N>
 TG_INLINE Lanes<T, N> log1p_unit(Lanes<T, N> a, Lanes<T, N> b) {
     using L = Lanes<T, N>;
@@ -403,7 +404,7 @@ TG_INLINE Lanes<T, N> log1p_unit(Lanes<T, N> a, Lanes<T, N> b) {
     L t = L::from_bits(u & ~below) - T(1);
     L r = (a - t) * L::look_up(C::unit_inverse, u >> sixteenths);
     L whole = b + L::look_up(C::unit_log, u >> sixteenths);
-    return fma(r * r, polynomial(C::unit_q, r), whole + r);
+    return whole + fma(r * r, polynomial(C::unit_q, r), r);
 }
 
 // ---- The logistic family -----------------------------------------------------------------------

@@ -118,8 +118,9 @@ Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(p
     };
     const int least = static_cast<int>(least_width<T>);
     width_ = widest(least, max_width, long_runs ? cache_bytes() / 8 * 3 : cache_bytes());
-    // Jumps from run to run of a large program are more than the processor learns: it pays to share
-    // them among several vectors, even if that takes the third-level cache.
+    // Instructions of one vector wait for each other's results, and jumps from run to run of a
+    // large program are more than the processor learns: it pays to have several vectors between,
+    // even if that takes the third-level cache.
     many_width_ = std::max(width_, widest(least, many_vectors * least, shared_cache_bytes()));
     // Machine code keeps values in registers; its slots are wide where that takes little of the
     // first-level cache, since lanes then cost less to fill.

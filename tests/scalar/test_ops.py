@@ -102,6 +102,18 @@ def test_value_is_within_the_documented_ulp(
     )
 
 
+@pytest.mark.parametrize(
+    ("dtype", "point"), [("float64", -2.7411939930958553), ("float32", -2.016326904296875)]
+)
+def test_softplus_keeps_its_bound_just_below_powers_of_two(
+    dtype: str, point: float, isa: str
+) -> None:
+    """There units are half as large as those of exp(a), whose rounding counts twice."""
+    got = run_single(lambda x: [tg.softplus(x[0])], np.array([[point]]), dtype)[0, 0]
+    nearest, rest, unit = FORMATS[dtype].rounded(mp.log1p(mp.exp(point)))
+    assert abs((got - nearest) / unit - rest) <= 3
+
+
 @each_dtype
 @each_mode
 @each_record
