@@ -20,9 +20,9 @@ constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 constexpr int max_width = 256;
 constexpr std::size_t round_bytes = 16 * 1024;
-/// Vectors of a slot in blocks of many rows, and what these blocks may take of the third-level
+/// Cache lines of a slot in blocks of many rows, and what these blocks may take of the third-level
 /// cache, of which they leave three quarters to other cores.
-constexpr int many_vectors = 4;
+constexpr int many_lines = 4;
 constexpr std::size_t most_shared_cache = 5 * 1024 * 1024;
 /// Blocks for each thread that make many rows: the last one, filled up, is one of so many.
 constexpr std::size_t many_blocks = 4;
@@ -121,7 +121,7 @@ Runner<T>::Runner(std::shared_ptr<const Program> program) : program_(std::move(p
     // Instructions of one vector wait for each other's results, and jumps from run to run of a
     // large program are more than the processor learns: it pays to have several vectors between,
     // even if that takes the third-level cache.
-    many_width_ = std::max(width_, widest(least, many_vectors * least, shared_cache_bytes()));
+    many_width_ = std::max(width_, widest(least, many_lines * least, shared_cache_bytes()));
     // Machine code keeps values in registers; its slots are wide where that takes little of the
     // first-level cache, since lanes then cost less to fill.
     row_lanes_ = static_cast<int>(least_width<T>);
