@@ -10,6 +10,11 @@
 namespace tapegrad::bindings {
 namespace {
 
+[[noreturn]] void raise_var(const char* what) {
+    raise("DTypeError",
+          std::string(what) + ": expected numbers, got a Var; combine Vars before tg.compile");
+}
+
 /// An array of Python objects may hold real numbers only.
 void check_elements(const char* what, nb::handle array) {
     for (nb::handle element : array.attr("flat")) {
@@ -17,10 +22,7 @@ void check_elements(const char* what, nb::handle array) {
         if (!to_operand(element.ptr(), operand))
             raise("DTypeError", std::string(what) + ": expected real numbers, got a " +
                                     type_name(element.ptr()) + " among them");
-        if (operand.var)
-            raise("DTypeError",
-                  std::string(what) +
-                      ": expected numbers, got a Var; combine Vars before tg.compile");
+        if (operand.var) raise_var(what);
     }
 }
 
@@ -61,6 +63,7 @@ nb::object input_array(const Compiled& c, const char* what, PyObject* object, in
     if (PyArray_Check(object)) {
         array = nb::borrow(object);
     } else {
+        if (as_var(object)) raise_var(what);
         array = nb::steal(PyArray_FromAny(object, nullptr, 0, 0, 0, nullptr));
         if (!array.is_valid()) throw nb::python_error();
     }

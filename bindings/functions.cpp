@@ -34,6 +34,14 @@ bool takes_sequence(std::string_view name) {
            name == "logsumexp";
 }
 
+/// How many arguments a function of Vars takes; softmax, sum and the like take one sequence.
+std::size_t argument_count(std::string_view name) {
+    for (int op = 0; op < op_count; ++op)
+        if (const OpInfo& of = info(static_cast<Op>(op)); of.name == name && of.arity > 0)
+            return static_cast<std::size_t>(of.arity);
+    return name == "dot" ? 2 : 1;
+}
+
 /// Passes a call on whose arguments the functions of Vars do not take, if it is for tensors.
 nb::object of_tensors(const char* name, const nb::args& args, const nb::kwargs& kwargs) {
     for (nb::handle each : args)
@@ -47,6 +55,11 @@ nb::object of_tensors(const char* name, const nb::args& args, const nb::kwargs& 
         raise("DTypeError", std::string(name) + ": expected a sequence of Vars, got " +
                                 std::to_string(args.size()) + " arguments; write " + name +
                                 "([a, b, ...])");
+    const std::size_t count = args.size() + kwargs.size(), wanted = argument_count(name);
+    if (count != wanted)
+        raise("DTypeError", std::string(name) + ": expected " + std::to_string(wanted) +
+                                (wanted == 1 ? " argument" : " arguments") + ", got " +
+                                std::to_string(count));
     std::string types;
     for (nb::handle each : args) types += (types.empty() ? "" : ", ") + type_name(each.ptr());
     raise("DTypeError", std::string(name) + ": expected Vars, numbers or sequences of them, or " +

@@ -221,6 +221,16 @@ PyObject* number_slot(PyObject*) {
     return nullptr;
 }
 
+/// What f"{var}" shows; digits, as in f"{var:.3f}", are of numbers.
+nb::object formatted(nb::handle var, const std::string& format) {
+    if (format.empty()) return nb::repr(var);
+    PyErr_Format(PyExc_TypeError,
+                 "a Var has no value while the graph is recorded, so it cannot be shown as '%s': "
+                 "compile it with tg.compile(var) and format what the program returns",
+                 format.c_str());
+    throw nb::python_error();
+}
+
 PyType_Slot var_slots[] = {
     {Py_nb_add, reinterpret_cast<void*>(binary_slot<Op::add>)},
     {Py_nb_subtract, reinterpret_cast<void*>(binary_slot<Op::sub>)},
@@ -548,6 +558,8 @@ void bind_graph(nb::module_& m) {
                                "A scalar of a graph. Arithmetic on Vars records more nodes.");
     var_type = reinterpret_cast<PyTypeObject*>(var.ptr());
     var.def("__repr__", [](const Var& v) { return describe(*v.graph, v.id); })
+        .def("__format__", &formatted, nb::arg("format"),
+             nb::sig("def __format__(self, format: str, /) -> str"))
         .def_prop_ro(
             "graph", [](const Var& v) { return v.graph; }, "The graph it belongs to.")
         .def_prop_ro(

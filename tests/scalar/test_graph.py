@@ -431,6 +431,7 @@ def test_integers_beyond_floats_raise(expression: str) -> None:
         lambda x: x and 1,
         lambda x: not x,
         lambda x: x in [x + 1, 2.0],
+        lambda x: x in np.array([2.0, 1.0]) * x,
         lambda x: max(x, 1),
         lambda x: sorted([x, x + 1]),
         lambda x: 0 < x < 1,
@@ -452,6 +453,7 @@ def test_truth_of_a_var_raises_and_names_where(use: Any, xy: Any) -> None:
         lambda x: np.array([x, x], dtype=float),
         lambda x: np.zeros(2).__setitem__(0, x),
         complex,
+        "{:.3f}".format,
     ],
 )
 def test_a_var_as_number_raises_and_names_compile(use: Any, xy: Any) -> None:
@@ -522,7 +524,7 @@ def test_vars_cannot_be_made_or_changed(xy: Any) -> None:
 
 def test_var_shows_how_it_is_made(xy: Any) -> None:
     x, y = xy
-    assert repr(x) == "Var(%0 = input 'x')"
+    assert repr(x) == f"{x}" == "Var(%0 = input 'x')"
     assert repr(tg.Graph().input()) == "Var(%0 = input 0)"
     product = x * y
     assert repr(product) == "Var(%2 = mul(x, y))"
@@ -567,6 +569,16 @@ def test_inputs_need_a_count(count: Any) -> None:
 
 def test_no_inputs_are_an_empty_array() -> None:
     assert tg.Graph().inputs(0).shape == (0,)
+
+
+def test_an_array_contains_what_a_list_of_its_elements_does() -> None:
+    grid = tg.Graph().inputs(4).reshape(2, 2)
+    assert grid[0, 0] in grid
+    assert "x" not in tg.Graph().inputs(0)
+    with pytest.raises(TypeError, match="`is` to compare identity"):
+        grid[1, 1] in grid  # noqa: B015
+    frozen = tg.Graph(branches="freeze").inputs(2, values=[1.0, 2.0])
+    assert frozen[1] in frozen
 
 
 def test_a_var_keeps_its_graph_alive() -> None:

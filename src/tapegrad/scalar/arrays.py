@@ -55,6 +55,10 @@ class VarArray(np.ndarray[Any, np.dtype[np.object_]]):
         """Keep results without dimensions what they are: Vars."""
         return array[()] if return_scalar else super().__array_wrap__(array, context)
 
+    def __contains__(self, item: object) -> bool:
+        """Tell whether `item` is an element, as `in` of a list does."""
+        return item in self.ravel().tolist()
+
 
 _core.explain_subscripts(VarArray)
 
