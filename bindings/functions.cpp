@@ -257,7 +257,7 @@ nb::object record_arrays(Recorder recorder, const nb::tuple& arguments) {
         Side& side = sides[i];
         const nb::handle argument = arguments[static_cast<std::size_t>(i)];
         if (!side.take(argument, var_array)) return {};
-        is_var_array = is_var_array || argument.type().is(var_array);
+        is_var_array = is_var_array || side.operand.var || argument.type().is(var_array);
         of_vars = of_vars || side.of_objects || side.operand.var;
         if (!side.array.is_valid()) continue;
         places[n_arrays] = i;
@@ -310,7 +310,8 @@ class Unwatched {
 };
 
 /// Applies a function of this module to every element of broadcast arrays. Arrays of numbers give
-/// arrays of float64, arrays of Vars arrays of Vars.
+/// arrays of float64; with a Var or a VarArray they give VarArrays; plain arrays of objects alone
+/// give plain ones, as NumPy's operators do.
 nb::object over_arrays(nb::handle function, Recorder recorder, const nb::tuple& arguments) {
     if (nb::object recorded = record_arrays(recorder, arguments); recorded.is_valid())
         return recorded;
@@ -321,11 +322,11 @@ nb::object over_arrays(nb::handle function, Recorder recorder, const nb::tuple& 
         numpy.attr("frompyfunc")(function, arguments.size(), 1)(*nb::borrow<nb::args>(arguments));
     if (!PyArray_Check(mapped.ptr())) return mapped;  // of arrays without dimensions
     for (nb::handle argument : arguments)
+        if (as_var(argument.ptr())) return mapped.attr("view")(var_array_type());
+    for (nb::handle argument : arguments)
         if (PyArray_Check(argument.ptr()) &&
             PyArray_TYPE(reinterpret_cast<PyArrayObject*>(argument.ptr())) == NPY_OBJECT)
             return mapped;
-    for (nb::handle argument : arguments)
-        if (as_var(argument.ptr())) return mapped;
     return mapped.attr("astype")("float64");
 }
 

@@ -312,12 +312,30 @@ def test_number_arrays_with_a_var_give_arrays_of_vars(name: str, dtype: str) -> 
         operate = getattr(tg, name)
     numbers = np.array([1, 0, 3]).astype(dtype)
     for mapped, swapped in ((operate(x, numbers), False), (operate(numbers, x), True)):
+        assert isinstance(mapped, tg.VarArray)
         assert mapped.shape == (3,)
         for var, number in zip(mapped, numbers.tolist(), strict=True):
             pair = (float(number), 0.5) if swapped else (0.5, float(number))
             with np.errstate(all="ignore"):
                 want = float(OPERATORS[name](*map(np.float64, pair)))
             assert at(var, 0.5) == pytest.approx(want, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [np.array([1.0, 2.0, 3.0]), np.array([1, 2.0, np.float64(3.0)], dtype=object)],
+)
+def test_functions_of_a_var_and_an_array_give_what_operators_give(numbers: Any, xy: Any) -> None:
+    x = xy[0]
+    for found in (
+        tg.maximum(x, numbers),
+        tg.mul(numbers, x),
+        tg.where(x > 0, numbers, 0.0),
+        tg.where(np.array([True, False, True]), x, numbers),
+        tg.exp(x * numbers),
+    ):
+        assert isinstance(found, tg.VarArray)
+        assert np.sum(np.where(found > 0, found, 0.0)).op == "sum"
 
 
 @pytest.mark.parametrize("array", [np.array(1.5), np.array(2), np.float64(1.5)])
