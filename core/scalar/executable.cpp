@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t huge_page = 2 * 1024 * 1024;
 
-std::atomic<int> count = 0;
+std::atomic<int> count = 0, count_huge = 0;
 
 std::uint8_t* map(std::size_t bytes) {
     void* pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,10 +40,11 @@ std::uint8_t* map_huge(std::size_t bytes) {
 
 Executable::Executable(std::span<const std::uint8_t> code) {
     if (count.load(std::memory_order_relaxed) >= most) return;
-    const bool huge = code.size() >= huge_page / 8 && count.load() < most_huge;
-    const std::size_t mapped =
-        huge ? (code.size() + huge_page - 1) / huge_page * huge_page : code.size();
-    std::uint8_t* const pages = huge ? map_huge(mapped) : map(mapped);
+    std::size_t mapped = (code.size() + huge_page - 1) / huge_page * huge_page;
+    const bool many = code.size() >= huge_page / 8 && count_huge.load() < most_huge;
+    std::uint8_t* pages = many ? map_huge(mapped) : nullptr;
+    const bool huge = pages;
+    if (!huge) pages = map(mapped = code.size());
     if (!pages) return;
     std::memcpy(pages, code.data(), code.size());
     if (mprotect(pages, mapped, PROT_READ | PROT_EXEC) != 0) {
@@ -51,21 +52,25 @@ Executable::Executable(std::span<const std::uint8_t> code) {
         return;
     }
     ++count;
+    count_huge += huge;
     memory_ = pages;
     bytes_ = code.size();
     mapped_ = mapped;
+    huge_ = huge;
 }
 
 Executable::~Executable() {
     if (!memory_) return;
     munmap(memory_, mapped_);
     --count;
+    count_huge -= huge_;
 }
 
 void Executable::swap(Executable& other) noexcept {
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
     std::swap(mapped_, other.mapped_);
+    std::swap(huge_, other.huge_);
 }
 
 }  // namespace tapegrad

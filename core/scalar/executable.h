@@ -33,6 +33,7 @@ class Executable {
 
     void* memory_ = nullptr;
     std::size_t bytes_ = 0, mapped_ = 0;  ///< of the code; of its pages
+    bool huge_ = false;                   ///< whether its pages were asked to be huge
 };
 
 }  // namespace tapegrad

@@ -7,9 +7,9 @@
 #include "reduce.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <type_traits>
-#include <vector>
 
 #include "copy.h"
 #include "pool.h"
@@ -406,20 +406,23 @@ void arg_reduce_columns(bool largest, const T* x, const Slab& s, Size low, Size 
 template <class T>
 void running_sums(const T* x, const Slab& s, T* out) {
     using Sum = std::conditional_t<std::is_floating_point_v<T>, double, T>;
+    constexpr Size most = 256;  // columns whose sums are kept at a time
     in_parallel(s.outer, s.size(), [&](Size low, Size high) {
-        std::vector<Sum> sums(static_cast<std::size_t>(s.inner));
-        for (Size o = low; o < high; ++o) {
-            const T* from = x + o * s.n * s.inner;
-            T* to = out + o * s.n * s.inner;
-            std::copy_n(from, s.inner, sums.data());
-            std::copy_n(from, s.inner, to);
-            for (Size r = 1; r < s.n; ++r)
-                for (Size i = 0; i < s.inner; ++i) {
-                    Sum& sum = sums[static_cast<std::size_t>(i)];
-                    sum = Add::combine(sum, static_cast<Sum>(from[r * s.inner + i]));
-                    to[r * s.inner + i] = static_cast<T>(sum);
-                }
-        }
+        std::array<Sum, most> sums;
+        for (Size o = low; o < high; ++o)
+            for (Size first = 0; first < s.inner; first += most) {
+                const Size columns = std::min(most, s.inner - first);
+                const T* from = x + o * s.n * s.inner + first;
+                T* to = out + o * s.n * s.inner + first;
+                std::copy_n(from, columns, sums.data());
+                std::copy_n(from, columns, to);
+                for (Size r = 1; r < s.n; ++r)
+                    for (Size i = 0; i < columns; ++i) {
+                        Sum& sum = sums[static_cast<std::size_t>(i)];
+                        sum = Add::combine(sum, static_cast<Sum>(from[r * s.inner + i]));
+                        to[r * s.inner + i] = static_cast<T>(sum);
+                    }
+            }
     });
 }
 

@@ -103,14 +103,22 @@ def test_value_is_within_the_documented_ulp(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "point"), [("float64", -2.7411939930958553), ("float32", -2.016326904296875)]
+    ("name", "dtype", "point"),
+    [
+        ("softplus", "float64", -2.7411939930958553),
+        ("softplus", "float32", -2.016326904296875),
+        ("sigmoid", "float64", -2.7155352309194662),
+        ("sigmoid", "float32", -3.436105966567993),
+    ],
 )
-def test_softplus_keeps_its_bound_just_below_powers_of_two(
-    dtype: str, point: float, isa: str
+def test_the_logistic_family_keeps_its_bound_just_below_powers_of_two(
+    name: str, dtype: str, point: float, isa: str
 ) -> None:
     """There units are half as large as those of exp(a), whose rounding counts twice."""
-    got = run_single(lambda x: [tg.softplus(x[0])], np.array([[point]]), dtype)[0, 0]
-    nearest, rest, unit = FORMATS[dtype].rounded(mp.log1p(mp.exp(point)))
+    got = run_single(lambda x: [getattr(tg, name)(x[0])], np.array([[point]]), dtype)[0, 0]
+    power = mp.exp(point)
+    exact = {"softplus": mp.log1p(power), "sigmoid": power / (1 + power)}[name]
+    nearest, rest, unit = FORMATS[dtype].rounded(exact)
     assert abs((got - nearest) / unit - rest) <= 3
 
 
