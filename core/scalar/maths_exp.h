@@ -414,7 +414,8 @@ TG_INLINE Lanes<T, N> softplus_of(Lanes<T, N> a, Lanes<T, N> exp_minus_abs) {
     return log1p_unit(exp_minus_abs, at_least(a, Lanes<T, N>(0)));
 }
 
-// The quotient is corrected by what 1 + e^-|a| lost to rounding, which is found while it is divided.
+// The quotient is corrected by what 1 + e^-|a| lost to rounding, which is found while it is
+// divided.
 template <class T, int N>
 TG_INLINE Lanes<T, N> sigmoid_of(Lanes<T, N> a, Lanes<T, N> exp_minus_abs) {
     Lanes<T, N> whole = T(1) + exp_minus_abs;
