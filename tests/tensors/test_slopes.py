@@ -13,7 +13,7 @@ import tapegrad.tensors as tt
 from tapegrad.tensors.ops.elementwise import TABLE
 from tests.oracles.torch import Torch, tapegrad
 from tests.tensors.cases import DEVICES
-from tests.tensors.torch_calls import derivatives
+from tests.tensors.torch_calls import derivatives, orders
 
 NAN, INF = float("nan"), float("inf")
 #: Operations whose gradient looks at their result alone.
@@ -107,3 +107,27 @@ def test_derivatives_of_high_order_where_a_factor_is_zero_by_itself(
     for _ in want[1:]:
         orders += tg.grad(orders[-1], [x], create_graph=True)
     np.testing.assert_allclose([each.item() for each in orders], want, 1e-12, 1e-12)
+
+
+#: Functions that are flat but for steps, at points where `1 / f(x)` and `sqrt(f(x))` are steep.
+STEPS = {"sign": 0.0, "floor": 0.5, "ceil": -0.5, "trunc": 0.5, "round": 0.25}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("steep", ["1 / tt.{0}(x)", "tt.sqrt(tt.{0}(x))", "tt.log(tt.{0}(x))"])
+@pytest.mark.parametrize("name", STEPS)
+def test_steps_have_no_slope_however_steep_what_is_made_of_them(
+    torch: Torch, name: str, steep: str, device: str
+) -> None:
+    arrays = {"x": np.array([STEPS[name], 2.5])}
+    theirs = torch(orders, steep.format(name), arrays)
+    for our, their in zip(
+        orders(tapegrad(), steep.format(name), arrays, device), theirs, strict=True
+    ):
+        np.testing.assert_allclose(our, their, 1e-12)
+
+
+def test_a_quotient_rounded_down_has_no_slope_even_at_zero() -> None:
+    x = tg.tensor([0.5, 1.5], requires_grad=True)
+    (x // 1).sqrt().sum().backward()
+    assert x.grad is not None and x.grad.tolist() == [0.0, 0.0]

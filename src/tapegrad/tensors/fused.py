@@ -295,8 +295,12 @@ def _times(weight: Var, derivative: Var) -> Var:
     """Return weight * derivative; where the weight is 0, 0 even if the derivative is infinite.
 
     So a branch that `where` did not take contributes nothing: neither by 1 / x nor by x * log(x),
-    of which an operand is infinite. Numbers are multiplied plainly.
+    of which an operand is infinite. Numbers are multiplied plainly, but for 0: a step has no slope,
+    however steep what is made of it.
     """
+    zero = weight.graph.constant(0.0)
+    if derivative.index == zero.index:
+        return zero
     if derivative.op == "constant":
         return weight * derivative
     return scalar.masked_mul(weight, derivative)  # type: ignore[no-any-return]
