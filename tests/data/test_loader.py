@@ -12,7 +12,17 @@ import pytest
 
 from tapegrad.data import DataLoader, Dataset, TensorDataset, default_collate
 from tapegrad.errors import DTypeError, OptionError, ShapeError
-from tapegrad.tensors import Generator, arange, float32, float64, int64, manual_seed, no_grad, ones
+from tapegrad.tensors import (
+    Generator,
+    arange,
+    float32,
+    float64,
+    inference_mode,
+    int64,
+    manual_seed,
+    no_grad,
+    ones,
+)
 from tests.data.batch_calls import batches
 from tests.oracles.torch import Torch, assert_equal, tapegrad
 
@@ -174,6 +184,12 @@ def test_errors_of_workers_arrive() -> None:
         (lambda: DataLoader(ROWS, 0), OptionError, "whole number of at least 1, got 0"),
         (lambda: DataLoader(ROWS, 1.5), OptionError, "whole number of at least 1, got 1.5"),  # type: ignore[arg-type]
         (lambda: DataLoader(ROWS, num_workers=-1), OptionError, "num_workers"),
+        (lambda: DataLoader(ROWS, num_workers=1.5), OptionError, "got 1.5, 2 and 0"),  # type: ignore[arg-type]
+        (
+            lambda: DataLoader(ROWS, num_workers=1, prefetch_factor=0.5),  # type: ignore[arg-type]
+            OptionError,
+            "at least 1 as prefetch_factor",
+        ),
         (lambda: DataLoader(ROWS, timeout=-1), OptionError, "timeout of at least 0"),
         (lambda: DataLoader(ROWS, multiprocessing_context="fork"), OptionError, "threads make"),
         (lambda: DataLoader(ROWS, shuffle=True, sampler=[1]), OptionError, "got both"),
@@ -184,6 +200,11 @@ def test_errors_of_workers_arrive() -> None:
         (TensorDataset, ShapeError, "none"),
         (lambda: default_collate([object()]), DTypeError, "give DataLoader a collate_fn"),
         (lambda: default_collate([(1, 2), (1,)]), DTypeError, r"equal length.*\[1, 2\]"),
+        (
+            lambda: default_collate([np.ones(2), np.ones(3)]),
+            ShapeError,
+            r"one shape, got shapes \(2,\), \(3,\); give DataLoader a collate_fn",
+        ),
         (lambda: Dataset()[0], NotImplementedError, "__getitem__"),
     ],
 )
@@ -209,3 +230,11 @@ def test_threads_record_as_the_one_that_asks(workers: int) -> None:
     with no_grad():
         assert [batch.requires_grad for batch in loader] == [False] * 5
     assert [batch.requires_grad for batch in loader] == [True] * 5
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_threads_are_in_inference_mode_as_the_one_that_asks(workers: int) -> None:
+    loader = DataLoader(ROWS, batch_size=4, num_workers=workers)
+    with inference_mode():
+        assert [x.is_inference() for x, _ in loader] == [True] * 3
+    assert [x.is_inference() for x, _ in loader] == [False] * 3

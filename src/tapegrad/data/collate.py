@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad.errors import DTypeError
+from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.tensors import Tensor, float64, stack, tensor
 
 
@@ -28,6 +28,12 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         return stack(list(batch))
     if isinstance(first, (np.ndarray, np.generic)):
+        shapes = {np.shape(sample) for sample in batch}
+        if len(shapes) > 1:
+            raise ShapeError(
+                "default_collate: expected arrays of one shape, got shapes "
+                f"{', '.join(map(str, sorted(shapes)))}; give DataLoader a collate_fn"
+            )
         return tensor(np.stack(batch))
     if isinstance(first, (int, float)):
         return tensor(list(batch), dtype=float64 if isinstance(first, float) else None)

@@ -16,7 +16,7 @@ from typing import Any
 from tapegrad.data.collate import default_collate
 from tapegrad.data.dataset import TensorDataset
 from tapegrad.errors import DTypeError, OptionError
-from tapegrad.tensors import Generator, randperm, set_grad_enabled, tensor
+from tapegrad.tensors import Generator, inference_mode, randperm, set_grad_enabled, tensor
 from tapegrad.tensors.autograd import MODE
 
 Collate = Callable[[list[Any]], Any]
@@ -82,10 +82,11 @@ class DataLoader:
                 f"{batch_size!r}"
             )
         ahead = 2 if prefetch_factor is None else prefetch_factor
-        if num_workers < 0 or ahead < 1 or timeout < 0:
+        if not (_is_count(num_workers, 0) and _is_count(ahead)) or timeout < 0:
             raise OptionError(
-                "DataLoader: expected num_workers of at least 0, prefetch_factor of at least 1 and "
-                f"timeout of at least 0, got {num_workers}, {ahead} and {timeout}"
+                "DataLoader: expected whole numbers of at least 0 as num_workers and at least 1 as "
+                "prefetch_factor, and timeout of at least 0, "
+                f"got {num_workers!r}, {ahead!r} and {timeout!r}"
             )
         if multiprocessing_context is not None:
             raise OptionError(
@@ -168,10 +169,15 @@ class DataLoader:
         collate = self.collate_fn or default_collate
         return collate([self.dataset[number] for number in numbers])
 
-    def _fetch_there(self, recorded: bool, numbers: Any) -> Any:
-        """Make one batch in a thread, which records or not as the one that asks does."""
-        with set_grad_enabled(recorded):
-            return self._fetch(numbers)
+    def _begin(self, pool: ThreadPoolExecutor, numbers: Any) -> Future[Any]:
+        """Have one batch made in a thread, which records or not as the one that asks does."""
+        recorded, inference = MODE.enabled, MODE.inference
+
+        def make() -> Any:
+            with inference_mode(inference), set_grad_enabled(recorded):
+                return self._fetch(numbers)
+
+        return pool.submit(make)
 
     def _made(self, batch: Future[Any]) -> Any:
         """Wait for a batch, for as long as it may take."""
@@ -198,21 +204,21 @@ class DataLoader:
         made: deque[Future[Any]] = deque()
         try:
             for numbers in islice(batches, self.num_workers * self.prefetch_factor):
-                made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
+                made.append(self._begin(pool, numbers))
             while made:
                 batch = self._made(made.popleft())
                 if failed:
                     raise failed[0]
                 for numbers in islice(batches, 1):
-                    made.append(pool.submit(self._fetch_there, MODE.enabled, numbers))
+                    made.append(self._begin(pool, numbers))
                 yield batch
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: Any, least: int = 1) -> bool:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    return whole and bool(value >= 1)
+    return whole and bool(value >= least)
 
 
 def _has_rows(dataset: Any) -> bool:
