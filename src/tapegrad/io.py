@@ -188,6 +188,8 @@ def _packed(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(tree, (list, tuple)):
         entries = [_packed(each, f"{start}{place}", tensors) for place, each in enumerate(tree)]
         return {"tuple": entries} if isinstance(tree, tuple) else entries
+    if isinstance(tree, np.generic) and tree.dtype.kind in "biuf":
+        return tree.item()
     if tree is None or isinstance(tree, (bool, int, float, str)):
         return tree
     raise DTypeError(

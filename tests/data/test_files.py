@@ -113,6 +113,15 @@ def test_generators_of_users_are_kept(tmp_path: Path) -> None:
     assert rand(3, generator=generator).tolist() == expected
 
 
+def test_numbers_of_numpy_are_kept(tmp_path: Path) -> None:
+    optimizer = optim.SGD(nn.Linear(2, 2).parameters())
+    optimizer.param_groups[0]["lr"] = np.float32(0.25)
+    io.save_training(tmp_path / "s", optimizer=optimizer, step=np.int64(7))  # type: ignore[arg-type]
+    optimizer.param_groups[0]["lr"] = 1.0
+    assert io.load_training(tmp_path / "s", optimizer=optimizer) == 7
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
 def test_parts_that_are_not_there(tmp_path: Path) -> None:
     model = nn.Linear(2, 2)
     io.save_training(tmp_path / "s", model=model)

@@ -266,6 +266,10 @@ def _other_shape() -> None:
         (lambda: loose.SGD([1.0]), DTypeError, "expected Tensors"),
         (lambda: loose.SGD([ones(1, requires_grad=True) * 2]), OptionError, "expected leaves"),
         (lambda: loose.SGD([ones(1, requires_grad=True)] * 2), OptionError, "there twice"),
+        (lambda: loose.SGD({ones(1), ones(1)}), DTypeError, "in an order, got a set"),
+        (lambda: loose.SGD([{"params": {ones(1)}}]), DTypeError, "in an order, got a set"),
+        (lambda: loose.SGD([("a", ones(1)), ones(1)]), DTypeError, "got 1 of 2 with a name"),
+        (lambda: loose.SGD([ones(1), ("a", ones(1))]), DTypeError, "got 1 of 2 with a name"),
         (lambda: loose.SGD([{"lr": 1.0}]), DTypeError, "a dict with 'params'"),
         (
             lambda: loose.SGD([ones(1)], lr=-1.0),
@@ -378,3 +382,19 @@ def test_the_state_of_a_number_is_not_that_of_a_matrix() -> None:
     begun.step()
     with pytest.raises(StateError, match=r"expected \(3, 2\), got \(\)"):
         optim.Adam([matrix]).load_state_dict(begun.state_dict())
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam, optim.RMSprop])
+@pytest.mark.parametrize("lr", [np.float32(0.25), np.int64(1)])
+def test_options_may_be_numbers_of_numpy(make: Any, lr: Any, tmp_path: Path) -> None:
+    def stepped(rate: Any) -> Any:
+        parameter = ones(3, requires_grad=True)
+        optimizer = make([parameter], lr=rate, weight_decay=rate)
+        parameter.sum().backward()
+        optimizer.step()
+        io.save_training(tmp_path / "state", optimizer=optimizer, step=int(rate))
+        io.load_training(tmp_path / "state", optimizer=optimizer)
+        optimizer.step()
+        return parameter.tolist(), optimizer.param_groups[0]["lr"]
+
+    assert stepped(lr) == stepped(float(lr))

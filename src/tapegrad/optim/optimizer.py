@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from copy import deepcopy
 from math import isfinite
+from numbers import Real
 from typing import Any
 
 from tapegrad.errors import DTypeError, OptionError, StateError
@@ -42,7 +43,7 @@ class Optimizer:
                 f"{type(self).__name__}: expected parameters in a list, "
                 f"got one {type(params).__name__}; pass model.parameters() or [parameter]"
             )
-        given: list[Any] = list(params)
+        given = self._in_order(params)
         if not given:
             raise OptionError(f"{type(self).__name__}: expected parameters, got an empty list")
         groups = given if isinstance(given[0], dict) else [{"params": given}]
@@ -84,14 +85,29 @@ class Optimizer:
                 f"add_param_group: expected a dict with 'params', got {param_group!r:.80}"
             )
         group = self.defaults | param_group
-        params = group["params"]
-        group["params"] = [params] if isinstance(params, Tensor) else list(params)
-        if group["params"] and isinstance(group["params"][0], tuple):
-            group["param_names"] = [name for name, _ in group["params"]]
-            group["params"] = [parameter for _, parameter in group["params"]]
-        self._check_parameters(group["params"])
+        params = self._in_order(group["params"])
+        named = [each for each in params if isinstance(each, tuple)]
+        if named and len(named) < len(params):
+            raise DTypeError(
+                f"{type(self).__name__}: expected names for all parameters of a group or for none, "
+                f"got {len(named)} of {len(params)} with a name"
+            )
+        if named:
+            group["param_names"] = [name for name, _ in named]
+            params = [parameter for _, parameter in named]
+        group["params"] = params
+        self._check_parameters(params)
         self.check(group)
         self.param_groups.append(group)
+
+    def _in_order(self, params: Any) -> list[Any]:
+        """Return parameters in their order, which says whose state is whose."""
+        if isinstance(params, Set):
+            raise DTypeError(
+                f"{type(self).__name__}: expected parameters in an order, got a "
+                f"{type(params).__name__}, whose order differs from run to run; pass a list"
+            )
+        return [params] if isinstance(params, Tensor) else list(params)
 
     def _check_parameters(self, parameters: list[Any]) -> None:
         known = {id(each) for group in self.param_groups for each in group["params"]}
@@ -229,7 +245,7 @@ def refuse(owner: object, **options: bool) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and isfinite(value)
+    return isinstance(value, Real) and isfinite(value)
 
 
 def _kept(state: Mapping[str, Any]) -> dict[str, Any]:
