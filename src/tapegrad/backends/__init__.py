@@ -1,9 +1,10 @@
 """Devices: where the arrays of tensors live and who computes on them.
 
 A backend has arrays of its own and a kernel per operation. Its arrays offer NumPy's way of looking
-at memory (shape, dtype, strides, slicing, reshape, transpose: views without arithmetic); all
-arithmetic is a kernel. Operations, gradients and layers know a device by this interface alone, so
-another device is one more file here and a line in `_MODULES`.
+at memory (shape, dtype, strides, flags, slicing, reshape, transpose: views without arithmetic, with
+the array they lie on as `base`; and copy); all arithmetic is a kernel. Operations, gradients and
+layers know a device by this interface alone, so another device is one more file here and a line in
+`_MODULES`.
 """
 
 from __future__ import annotations
@@ -35,6 +36,16 @@ class Backend:
 
     def to_numpy(self, array: Array) -> Any:
         """Return the elements as a NumPy array, without a copy where that is possible."""
+        raise NotImplementedError
+
+    def address(self, array: Array) -> int:
+        """Return the byte of the device's memory at which the first element lies."""
+        raise NotImplementedError
+
+    def view(
+        self, array: Array, shape: tuple[int, ...], strides: tuple[int, ...], at: int
+    ) -> Array:
+        """Return a view of contiguous memory by its layout; all are bytes, `at` from the first."""
         raise NotImplementedError
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -297,6 +297,8 @@ class Cpu(Backend):
     map2 = staticmethod(pointwise.map2)
     map_program = staticmethod(pointwise.map_program)
     empty = staticmethod(_tensor.empty)
+    address = staticmethod(views.address)
+    view = staticmethod(views.view)
 
     def __init__(self) -> None:
         memory = views.Memory(_tensor.empty, _tensor.fill, _tensor.copy_to)

@@ -503,6 +503,8 @@ class Reference(Backend):
     """NumPy."""
 
     name = "reference"
+    address = staticmethod(views.address)
+    view = staticmethod(views.view)
 
     def __init__(self) -> None:
         moving = views.kernels(views.Memory(self.empty, np.ndarray.fill, _write))

@@ -22,6 +22,18 @@ class Memory(NamedTuple):
     write: Callable[..., None]
 
 
+def address(array: Array) -> int:
+    """Return where the first element of an array in this machine's memory lies."""
+    return int(array.__array_interface__["data"][0])
+
+
+def view(array: Array, shape: tuple[int, ...], strides: tuple[int, ...], at: int) -> Array:
+    """Return a view of memory that the CPU reads, by its layout in bytes."""
+    from numpy import ndarray
+
+    return ndarray(shape, array.dtype, array, at, strides)
+
+
 def take(x: Array, index: Any, copy: Callable[[Array], Array]) -> Array:
     """Return the elements at lists of places, or of a mask, in order."""
     found = x[index]
@@ -95,11 +107,9 @@ def _in_memory(x: Array, have: Any, memory: Memory, own: bool) -> tuple[Array, i
 
 def _laid(flat: Array, layout: Any, low: int) -> Array:
     """Return the elements of a layout in memory whose first is number `low`."""
-    from numpy import ndarray
-
     shape, steps, start = layout
     size = flat.itemsize
-    return ndarray(shape, flat.dtype, flat, (start - low) * size, [size * step for step in steps])
+    return view(flat, shape, tuple([size * step for step in steps]), (start - low) * size)
 
 
 def _is_packed(layout: Any) -> bool:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tapegrad import _core
 
 if TYPE_CHECKING:
@@ -34,8 +32,8 @@ def share(x: Tensor, made: Tensor, memo: dict[Any, Any]) -> None:
 
 def _alike(x: Tensor, base: Tensor, whole: Tensor) -> Any:
     """Return the view of a copy that x is of the original."""
-    seen, have, copied = (each._device.to_numpy(each._array) for each in (x, base, whole))
-    start = seen.__array_interface__["data"][0] - have.__array_interface__["data"][0]
-    made = np.ndarray(seen.shape, seen.dtype, copied, start, seen.strides)
+    device, seen = x._device, x._array
+    at = device.address(seen) - device.address(base._array)
+    made = device.view(whole._array, seen.shape, seen.strides, at)
     made.flags.writeable = seen.flags.writeable
-    return x._device.from_numpy(made)
+    return made

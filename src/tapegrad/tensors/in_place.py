@@ -102,19 +102,14 @@ def follow(a: Tensor) -> None:
         note(find("look"), (base,), view, _layouts(base, view))
 
 
-def _seen(x: Tensor) -> Any:
-    """Return the elements where they lie."""
-    return x._device.to_numpy(x._array)
-
-
 def _layouts(base: Tensor, view: Tensor) -> dict[str, Any]:
     """Return where the elements of a tensor and of a view lie, counted from the tensor's first.
 
     A layout is a shape, a step per dimension, and a start; steps of one element are 0. All are
     counted in the largest unit that they have in common, so most tensors have no gaps.
     """
-    have, seen = _seen(base), _seen(view)
-    start = seen.__array_interface__["data"][0] - have.__array_interface__["data"][0]
+    have, seen, address = base._array, view._array, base._device.address
+    start = address(seen) - address(have)
     steps = [
         [step if size > 1 else 0 for size, step in zip(each.shape, each.strides, strict=True)]
         for each in (have, seen)
