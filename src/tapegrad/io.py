@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Protocol
 
 import numpy as np
@@ -248,7 +249,8 @@ def _write(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], path: Path
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: expected a folder {path.parent}, there is none; make it")
     save_file, failure = _safetensors("numpy").save_file, _safetensors().SafetensorError
-    part = path.with_name(f"{path.name}.part")
+    path = path.resolve()  # a link stays one
+    part = path.with_name(f"{path.name}.{token_hex(8)}.part")  # others may write the same file
     metadata |= _OURS
     try:
         save_file(arrays, part, metadata | {_CHECKSUM: _checksum(arrays, metadata)})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tapegrad.tensors import (
     bool_,
     float32,
     float64,
+    full,
     int32,
     manual_seed,
     ones,
@@ -147,6 +149,30 @@ def test_other_types_are_refused(tmp_path: Path) -> None:
     (tmp_path / "bf16").write_bytes(struct.pack("<Q", len(header)) + header + b"\0\0")
     with pytest.raises(FileError):
         io.load(tmp_path / "bf16")
+
+
+def test_files_that_several_write_at_once_are_whole(tmp_path: Path) -> None:
+    path = tmp_path / "w"
+
+    def write(number: int) -> None:
+        for _ in range(20):
+            io.save({"a": full((5000,), float(number))}, path)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    found = io.load(path)["a"]
+    assert found.numel() == 5000 and bool((found == found[0]).all())
+    assert [each.name for each in tmp_path.iterdir()] == ["w"]
+
+
+def test_writing_leaves_links_and_files_of_like_names(tmp_path: Path) -> None:
+    (tmp_path / "w.part").write_text("of a user")
+    (tmp_path / "latest").symlink_to(tmp_path / "w")
+    io.save({"a": ones(1)}, tmp_path / "w")
+    io.save({"a": ones(2)}, tmp_path / "latest")
+    assert io.load(tmp_path / "w")["a"].tolist() == [1.0, 1.0]
+    assert (tmp_path / "w.part").read_text() == "of a user"
+    assert (tmp_path / "latest").is_symlink() and len(list(tmp_path.iterdir())) == 3
 
 
 def test_what_cannot_be_written_is_explained(tmp_path: Path) -> None:
