@@ -80,6 +80,26 @@ def test_infinities_that_do_no_harm_are_passed_over() -> None:
     assert found.op == "log"
 
 
+@pytest.mark.parametrize(
+    ("build", "point", "op", "operand"),
+    [
+        (lambda x, y: tg.maximum(tg.log(x), tg.log(y)), (0.0, -1.0), "log", -1.0),
+        (lambda x, y: tg.minimum(x.graph.constant(INF), -1 / x), (0.0, 1.0), "div", -1.0),
+        (lambda x, y: tg.max([x.graph.constant(-INF), x, tg.log(y)]), (1.0, -2.0), "log", -2.0),
+        (lambda x, y: np.clip(tg.log(x), -INF, INF) + y, (-3.0, 1.0), "log", -3.0),
+        (lambda x, y: tg.logsumexp([tg.log(x), tg.exp(y)]), (0.0, 800.0), "exp", 800.0),
+        (lambda x, y: tg.sum([1 / x, tg.log(y), x]), (0.0, -1.0), "log", -1.0),
+    ],
+)
+def test_infinite_operands_that_a_result_does_not_come_from_are_passed_over(
+    build: Callable[..., tg.Var], point: tuple[float, float], op: str, operand: float
+) -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    found = located(build(x, y), point)
+    assert (found.op, found.operands[0][1]) == (op, operand)
+
+
 @given(st.integers(0, 10**9), st.integers(5, 60))
 def test_a_bad_operation_is_found_wherever_it_is_put(seed: int, size: int) -> None:
     random = np.random.default_rng(seed)
@@ -368,6 +388,46 @@ def test_outputs_of_steps_are_searched() -> None:
     found = located(list(ys), [1.0])
     assert (found.op, found.steps, found.output) == ("div", (30,), 30)
     assert located(ys[30:], [1.0]).steps == (30,)
+
+
+def apart(carry: Any, _: Any) -> Any:
+    """Two carries that do not meet: the first soon is NaN, the second is 0 in step 3."""
+    a, b = carry
+    return (tg.log(a) - 1.0, b - 1.0), 1 / b
+
+
+@pytest.mark.parametrize("checkpoint", [2, 64])
+def test_carries_that_a_result_does_not_come_from_are_passed_over(checkpoint: int) -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    (a, b), ys = tg.scan(apart, (x, y), length=9, checkpoint=checkpoint)
+    found = located(list(ys), [1.5, 3.0])
+    assert (found.op, found.steps, found.output) == ("div", (3,), 3)
+    found = located([b, a], [1.5, 3.0])
+    assert (found.op, found.steps, found.output) == ("log", (1,), 1)
+
+
+@pytest.mark.parametrize("checkpoint", [2, 64])
+def test_operands_of_scans_are_followed_and_those_that_do_no_harm_passed_over(
+    checkpoint: int,
+) -> None:
+    g = tg.Graph()
+    x, y = g.input("x"), g.input("y")
+    inverse = 1 / y
+
+    def without_large(c: Any, t: Any) -> Any:
+        return tg.log(c) + tg.where(t > 5, 2.0, t), None
+
+    end, _ = tg.scan(without_large, tg.sqrt(x), [y, inverse, y], checkpoint=checkpoint)
+    found = located(end, [1.0, 0.0])
+    assert (found.op, found.steps, found.operands[0][1]) == ("log", (1,), 0.0)
+    assert located(end, [-1.0, 0.5]).op == "sqrt"
+    end, _ = tg.scan(lambda c, t: (c + t, None), x, [y, inverse, y], checkpoint=checkpoint)
+    found = located(end, [1.0, 0.0])
+    assert (found.var.index, found.steps) == (inverse.index, ())
+    end, _ = tg.scan(lambda c, t: (c * t, None), x, [1.0, 2.0, NAN, 1.0], checkpoint=checkpoint)
+    found = located(end, [INF, 1.0])
+    assert (found.op, found.steps, math.isnan(found.value)) == ("input", (2,), True)
 
 
 def roots(a: Any, total: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The rounds of a loop, run one by one: which of them spoils its results, or its derivatives."""
+"""The rounds of a loop, run one by one: what each takes, and from where; and its derivatives."""
 
 from __future__ import annotations
 
@@ -71,27 +71,31 @@ class Rounds:
             carried = found[: self.carried]
             row += parts["direction"]
 
+    def end(self, var: Var) -> tuple[int, int]:
+        """Return the round that gives a result of the loop, and which of its results that is."""
+        result = var.index - self.first
+        if result < self.carried:
+            return self.count - 1, result
+        place, k = divmod(result - self.carried, self.width)
+        return place, self.carried + k
 
-def spoilt_round(var: Var, values: Values, dtype: str) -> Round | None:
-    """Find the round that spoils a result of a loop: its own, or the first that spoils a carry."""
-    rounds = Rounds(var, values, dtype)
-    count = rounds.carried
-    result = var.index - rounds.first
-    last, own = (
-        divmod(result - count, rounds.width) if result >= count else (rounds.count - 1, result)
-    )
-    for place, (point, found) in enumerate(rounds.run()):
-        spoilt = [
-            k for k in range(count) if math.isfinite(point[k]) and not math.isfinite(found[k])
-        ]
-        if not spoilt and place == last and result >= count:
-            spoilt = [count + own]
-        if spoilt:
-            guilty = [rounds.outputs[k] for k in spoilt]
-            return Round(guilty, rounds.inputs, point, rounds.step(place), rounds.is_block)
-        if place == last:
-            break
-    return None
+    def source(self, place: int, var: Var) -> Var | tuple[int, int] | None:
+        """Return where a round gets one of its inputs from.
+
+        That is an operand of the loop, or a round and which of its results; None stands for the
+        table of numbers, and for Vars that are no inputs.
+        """
+        taken = [each.index for each in self.inputs]
+        if var.index not in taken:
+            return None
+        k = taken.index(var.index)
+        if k < self.carried and place:
+            return place - 1, k
+        stepped = self.operands("stepped")
+        width = len(stepped) // self.count
+        own = stepped[place * width : (place + 1) * width]
+        operands = [*self.operands("carried"), *self.operands("shared"), *own]
+        return operands[k] if k < len(operands) else None
 
 
 class WayBack:

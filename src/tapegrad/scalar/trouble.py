@@ -2,7 +2,8 @@
 
 Every node is evaluated as an output of one program. Infinities that do no harm, as in the branch
 that a `where` does not take, are common; so the search starts at a result that is not finite and
-goes back through operands that are not, to the node where finite operands gave something else.
+goes back through operands that are not, to the node where finite operands gave something else;
+through a loop it goes from round to round.
 Derivatives are searched the same way, from a variable up through the adjoints of its users.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal
 
 import numpy as np
@@ -31,10 +33,13 @@ from tapegrad.scalar.nodes import (
 )
 from tapegrad.scalar.program import Program, compile
 from tapegrad.scalar.replay import Function, Recording, Replayed, SparseReplayed, as_point, record
-from tapegrad.scalar.rounds import Round, WayBack, spoilt_round
+from tapegrad.scalar.rounds import Round, Rounds, WayBack
 
 #: Operands that a message shows; a sum may have thousands.
 SHOWN = 8
+
+#: Operations whose value, where it is not finite, is that of an operand.
+CHOICES = ("maximum", "minimum", "max", "min", "logsumexp")
 
 
 @dataclass(frozen=True)
@@ -204,34 +209,57 @@ class _Search:
         return values
 
     def _values(self, nodes: Sequence[Var]) -> Values:
-        places = (node.index for node in nodes)
-        return dict(zip(places, self._evaluate(nodes), strict=True))
+        return _by_place(nodes, self._evaluate(nodes))
 
     def forward(self, outputs: Sequence[Var]) -> NonFinite | None:
         """Search the values of all outputs."""
         values = self._values(live(outputs))
         for position, output in enumerate(outputs):
             if not math.isfinite(values[output.index]):
-                var = _origin(output, values)
-                if operation(var) == "loop" and (within := self._within(var, values, position)):
-                    return within
-                return NonFinite(
-                    "forward",
-                    var,
-                    operation(var),
-                    values[var.index],
-                    _named(made_from(var), values),
-                    position,
-                )
+                return self._followed(output, values, position)
         return None
 
-    def _within(self, var: Var, values: Values, position: int) -> NonFinite | None:
-        """Search the round that spoils the result of a loop."""
-        spoilt = spoilt_round(var, values, self._dtype)
-        if spoilt is None:
-            return None
-        found = self._in(spoilt).forward(spoilt.outputs)
-        return None if found is None else _of_round(found, spoilt, position)
+    def _followed(self, var: Var, values: Values, position: int) -> NonFinite:
+        """Go back from a value that is not finite to where it arose."""
+        while operation(var := _origin(var, values)) == "loop":
+            came_from = self._through(var, values, position)
+            if isinstance(came_from, NonFinite):
+                return came_from
+            if came_from is None:
+                break
+            var = came_from
+        return NonFinite(
+            "forward",
+            var,
+            operation(var),
+            values[var.index],
+            _named(made_from(var), values),
+            position,
+        )
+
+    def _through(self, var: Var, values: Values, position: int) -> NonFinite | Var | None:
+        """Go back through the rounds of a loop that gives a value that is not finite.
+
+        Returns where in a round it arose, or the operand of the loop that it came with; None where
+        the rounds, run one by one, are rounded otherwise and give something finite.
+        """
+        rounds = Rounds(var, values, self._dtype)
+        place, k = rounds.end(var)
+        points = [point for point, _ in islice(rounds.run(), place + 1)]
+        nodes = live(rounds.outputs)
+        program = compile(nodes, inputs=rounds.inputs, dtype=self._dtype)
+        while True:
+            end = rounds.outputs[k]
+            within = _by_place(nodes, program(points[place]).tolist())
+            if math.isfinite(within[end.index]):
+                return None
+            found = self._followed(end, within, position)
+            source = None if found.steps else rounds.source(place, found.var)
+            if isinstance(source, Var):
+                return source
+            if source is None:
+                return _of_round(found, rounds.step(place), position, is_block=rounds.is_block)
+            place, k = source
 
     def _in(self, spoilt: Round) -> _Search:
         return _Search(spoilt.point, spoilt.inputs, self._dtype)
@@ -294,23 +322,42 @@ class _Search:
             found = self._in(spoilt)._behind(spoilt.outputs[0], 0, spoilt.inputs[k])
             came_from = way.before(place, found.var)
             if came_from is None:
-                return _of_round(found, spoilt, 0)
+                return _of_round(found, spoilt.step, 0, is_block=spoilt.is_block)
             place, k = came_from
 
 
-def _of_round(found: NonFinite, spoilt: Round, position: int) -> NonFinite:
-    """Tell the step of what was found in a round."""
-    if spoilt.is_block:  # of the same scan
-        step, *inner = found.steps or (0,)
-        return replace(found, output=position, steps=(spoilt.step + step, *inner))
-    return replace(found, output=position, steps=(spoilt.step, *found.steps))
+def _of_round(found: NonFinite, step: int, position: int, *, is_block: bool) -> NonFinite:
+    """Tell the step of what was found in a round; one that is a block begins with that step."""
+    if is_block:  # of the same scan
+        inner, *others = found.steps or (0,)
+        return replace(found, output=position, steps=(step + inner, *others))
+    return replace(found, output=position, steps=(step, *found.steps))
+
+
+def _by_place(nodes: Sequence[Var], values: Sequence[float]) -> Values:
+    return dict(zip((node.index for node in nodes), values, strict=True))
 
 
 def _origin(var: Var, values: Values) -> Var:
-    """Go back to a node that is not finite though all it is computed from is."""
-    while spoilt := [v for v in _taken(var, values) if not math.isfinite(values[v.index])]:
-        var = min(spoilt, key=lambda each: each.index)
+    """Go back to a node that is not finite though all it is computed from is, or to a loop."""
+    while operation(var) != "loop" and (felt := _felt(var, values)):
+        var = min(felt, key=lambda each: each.index)
     return var
+
+
+def _felt(var: Var, values: Values) -> Sequence[Var]:
+    """Return the operands that are not finite, as far as the value of a Var comes from them."""
+    value = values[var.index]
+    spoilt = [each for each in _taken(var, values) if not math.isfinite(values[each.index])]
+    if var.op in CHOICES:
+        alike = [each for each in spoilt if _same(values[each.index], value)]
+    else:
+        alike = [each for each in spoilt if math.isnan(values[each.index]) == math.isnan(value)]
+    return alike or spoilt  # inf - inf is NaN
+
+
+def _same(a: float, b: float) -> bool:
+    return a == b or (math.isnan(a) and math.isnan(b))
 
 
 def _taken(var: Var, values: Values) -> Sequence[Var]:
