@@ -33,6 +33,11 @@ def test_values_and_gradients_are_those_of_the_operation(dtype: str, isa: str) -
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
 
 
+def test_the_number_of_outputs_may_be_numpys() -> None:
+    both = untyped.custom(lambda a: (a, -a), outputs=np.int64(2))
+    assert [float(each) for each in both(3.0)] == [3.0, -3.0]
+
+
 def test_several_operands_and_outputs() -> None:
     polar = tg.custom(
         lambda r, a: (r * np.cos(a), r * np.sin(a)),
@@ -231,7 +236,9 @@ def test_one_number_is_none_for_each_row() -> None:
     [
         (lambda: untyped.custom(3), "expected a function"),
         (lambda: untyped.custom(np.sin, 3), "vjp"),
-        (lambda: untyped.custom(np.sin, outputs=0), "outputs"),
+        (lambda: untyped.custom(np.sin, outputs=0), "outputs of at least 1, got 0"),
+        (lambda: untyped.custom(np.sin, outputs=1001), "outputs below 1001, got 1001"),
+        (lambda: untyped.custom(np.sin, outputs=1.0), "outputs to be an integer, got 1.0"),
         (lambda: tg.custom(np.sin)(tg.Graph().input(), "x"), "expected Vars"),
         (lambda: tg.custom(np.sin)(tg.Graph().inputs(2)), "each element of an array.*VarArray"),
         (lambda: tg.custom(np.sin)([1.0, 2.0]), "one by one.*got list"),

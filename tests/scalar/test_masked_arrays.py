@@ -34,6 +34,12 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "xs of a scan": lambda x: tg.scan(lambda c, v: (c * v, None), x[0], MASKED),
     "carry of a scan": lambda x: tg.scan(lambda c, _: (c * x[0], None), MASKED, length=2),
     "examples": lambda x: tg.Graph(branches="freeze").inputs(3, values=MASKED),
+    "a point to profile": lambda x: tg.compile(tg.sum(x)).profile(MASKED),
+    "a point to search": lambda x: tg.locate_nonfinite(tg.sum(x), MASKED),
+    "a point to check": lambda x: tg.gradcheck(tg.sum, MASKED),
+    "shared inputs": lambda x: tg.compile(tg.sum(x)).batch(np.empty((2, 0)), shared=MASKED),
+    "a start": lambda x: tg.compile(tg.sum(x), wrt=x).minimize(MASKED),
+    "bounds": lambda x: tg.compile(tg.sum(x), wrt=x).minimize(np.ones(3), bounds=(MASKED, None)),
     "a result of a custom function": lambda x: tg.compile(
         tg.custom(lambda a: np.ma.masked_array(a, mask=True), name="hidden")(x[0]), inputs=x
     )(np.ones(3)),

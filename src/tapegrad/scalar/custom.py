@@ -9,12 +9,16 @@ import numpy as np
 
 from tapegrad import _core
 from tapegrad._core import Graph, Var
-from tapegrad.errors import DTypeError, OptionError, ShapeError
+from tapegrad.errors import DTypeError, ShapeError
 from tapegrad.scalar.nodes import as_var
+from tapegrad.scalar.options import whole
 from tapegrad.scalar.program import compile
 
 #: Of arrays, a number for each row, to one such array or a tuple of several.
 ArrayFunction = Callable[..., Any]
+
+#: Results that an operation may have.
+OUTPUTS = 1000
 
 
 class CustomOp:
@@ -111,8 +115,7 @@ def custom(
     for what, called in (("a function", function), ("vjp to be a function", vjp)):
         if called is not None and not callable(called):
             raise DTypeError(f"custom: expected {what}, got {type(called).__name__}")
-    if not isinstance(outputs, int) or not 1 <= outputs <= 1000:
-        raise OptionError(f"custom: expected outputs from 1 to 1000, got {outputs!r}")
+    outputs = whole("custom: expected outputs", outputs, 1, OUTPUTS + 1)
     if name is not None and not isinstance(name, str):
         raise DTypeError(f"custom: expected name as a string, got {type(name).__name__}")
     label = name or str(getattr(function, "__name__", type(function).__name__))

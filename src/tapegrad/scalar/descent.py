@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tapegrad.errors import OptionError, ShapeError
+from tapegrad.scalar.arrays import unmasked
 from tapegrad.scalar.nodes import is_number
 from tapegrad.scalar.options import real, whole
 
@@ -166,7 +167,7 @@ def _bounds(
 
 def _bound(bound: Any, none: float, inputs: int) -> NDArray[np.float64]:
     """Return a bound of every input; `none` stands for None, of all inputs or of one."""
-    given = np.asarray(bound)
+    given = np.asarray(unmasked(bound, "minimize: bounds"))
     if given.dtype.kind not in "fiub":
         listed = [none if each is None else each for each in given.astype(object).flat]
         if not all(map(is_number, listed)):

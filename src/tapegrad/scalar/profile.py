@@ -62,7 +62,7 @@ class Profile:
 
 def profile(program: _core.Program, x: ArrayLike) -> Profile:
     """Time every kind of instruction at a point (n,), or at rows (m, n) side by side."""
-    points = np.asarray(x)
+    points = x if isinstance(x, np.ndarray) else np.asarray(x)
     if points.ndim not in (1, 2):
         raise ShapeError(f"profile: expected a point or rows of points, got shape {points.shape}")
     few, many = REPEATS
