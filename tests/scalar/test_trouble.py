@@ -468,6 +468,24 @@ def test_derivatives_are_followed_through_the_carries(spoilt: int, checkpoint: i
     assert (found.op, found.steps) == ("sqrt", (spoilt,))
 
 
+@pytest.mark.parametrize("spoilt", range(5))
+@pytest.mark.parametrize("checkpoint", [2, 3, 64])
+def test_derivatives_are_followed_through_blocks_of_steps(spoilt: int, checkpoint: int) -> None:
+    g = tg.Graph()
+    x, b = g.input("x"), g.input("b")
+    rows = np.ones((5, 2))
+    rows[spoilt, 1] = 0.0
+
+    def step(carry: Any, r: Any) -> Any:
+        _, c = carry
+        return (tg.tanh(c) + tg.sqrt(r[0] * x) / 2, tg.tanh(c) + tg.sqrt(r[1] * b * b) / 2), None
+
+    (a, c), _ = tg.scan(step, (b * 1.0, b * 1.0), rows, checkpoint=checkpoint)
+    found = located(a + c, [0.5, 0.3], wrt=[x, b])
+    assert (found.direction, found.op, found.steps) == ("backward", "sqrt", (spoilt,))
+    assert [value for _, value in found.operands] == [0.0]
+
+
 def test_derivatives_by_operands_of_steps_are_searched() -> None:
     g = tg.Graph()
     x = g.inputs(30, name="x")

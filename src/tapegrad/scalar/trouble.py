@@ -320,7 +320,7 @@ class _Search:
         while True:
             spoilt = way.round(place)
             found = self._in(spoilt)._behind(spoilt.outputs[0], 0, spoilt.inputs[k])
-            came_from = way.before(place, found.var)
+            came_from = None if found.steps else way.before(place, found.var)
             if came_from is None:
                 return _of_round(found, spoilt.step, 0, is_block=spoilt.is_block)
             place, k = came_from
