@@ -79,6 +79,11 @@ def live(vars_: Iterable[Var]) -> list[Var]:
     return [found[index] for index in sorted(found)]
 
 
+def by_place(vars_: Iterable[Var], values: Iterable[float]) -> Values:
+    """Return values of Vars by their places in the graph."""
+    return dict(zip((var.index for var in vars_), values, strict=True))
+
+
 def label(var: Var) -> str:
     """Name a Var in a word: its name, its number, or its place in the graph."""
     if var.op == "constant":

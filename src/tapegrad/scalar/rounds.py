@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from tapegrad import _core
 from tapegrad._core import Var, functions
-from tapegrad.scalar.nodes import Values
-from tapegrad.scalar.program import compile
+from tapegrad.scalar.nodes import Values, by_place, live
+from tapegrad.scalar.program import Program, compile
 
 
 class Round(NamedTuple):
@@ -28,12 +29,11 @@ class Round(NamedTuple):
 
 
 class Rounds:
-    """A loop at a point: its body, and what each round takes and gives."""
+    """A loop: its body, and what each round takes and gives."""
 
-    def __init__(self, var: Var, values: Values, dtype: str) -> None:
-        """Take the loop that `var` is a result of, and the values of its operands."""
+    def __init__(self, var: Var, dtype: str) -> None:
+        """Take the loop that `var` is a result of."""
         self._parts = _core.loop_parts(var)
-        self._values = values
         self._dtype = dtype
         self.outputs, _, self.inputs = self._parts["body"]
         self.count: int = self._parts["count"]
@@ -53,20 +53,36 @@ class Rounds:
         passed = place if parts["direction"] > 0 else self.count - 1 - place
         return int(parts["first_step"] + passed * parts["steps"])
 
-    def run(self) -> Iterator[tuple[list[float], list[float]]]:
-        """Yield what each round takes, and what it gives."""
+    @cached_property
+    def _program(self) -> Program:
+        return self._compiled(self.outputs)
+
+    @cached_property
+    def _nodes(self) -> tuple[list[Var], Program]:
+        nodes = live(self.outputs)
+        return nodes, self._compiled(nodes)
+
+    def _compiled(self, vars_: list[Var]) -> Program:
+        return compile(vars_, inputs=self.inputs, dtype=self._dtype)
+
+    def within(self, point: list[float]) -> Values:
+        """Return the values of all nodes of the body, in a round that takes these values."""
+        nodes, program = self._nodes
+        return by_place(nodes, program(point).tolist())
+
+    def run(self, values: Values) -> Iterator[tuple[list[float], list[float]]]:
+        """Yield what each round takes, and what it gives, if the operands have these values."""
         parts = self._parts
-        program = compile(self.outputs, inputs=self.inputs, dtype=self._dtype)
         carried, shared, stepped = (
-            [self._values[each.index] for each in self.operands(kind)]
+            [values[each.index] for each in self.operands(kind)]
             for kind in ("carried", "shared", "stepped")
         )
-        row = 0 if parts["start"] is None else int(self._values[parts["start"].index])
+        row = 0 if parts["start"] is None else int(values[parts["start"].index])
         width, columns = len(stepped) // self.count, parts["columns"]
         for place in range(self.count):
             own = stepped[place * width : (place + 1) * width]
             point = carried + shared + own + parts["table"][row * columns : (row + 1) * columns]
-            found = program(point).tolist()
+            found = self._program(point).tolist()
             yield point, found
             carried = found[: self.carried]
             row += parts["direction"]
@@ -111,9 +127,9 @@ class WayBack:
 
         `masked` tells that an adjoint of 0 wins against any slope, as it does below a `where`.
         """
-        rounds = Rounds(var, values, dtype)
+        rounds = Rounds(var, dtype)
         self._rounds = rounds
-        self._points = [point for point, _ in rounds.run()]
+        self._points = [point for point, _ in rounds.run(values)]
         graph = rounds.outputs[0].graph
         seeds = [graph.input() for _ in rounds.outputs]
         pairs = zip(seeds, rounds.outputs, strict=True)

@@ -19,11 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tapegrad import _core
-from tapegrad._core import Var
+from tapegrad._core import Graph, Var
 from tapegrad.errors import DTypeError
 from tapegrad.scalar.nodes import (
     Values,
     as_vars,
+    by_place,
     formula,
     label,
     live,
@@ -199,6 +200,8 @@ class _Search:
         self._point = point
         self._inputs = inputs
         self._dtype = dtype
+        #: Loops that were searched, by their graphs and places.
+        self._loops: dict[tuple[Graph, int], Rounds] = {}
 
     def _evaluate(self, vars_: Sequence[Var]) -> list[float]:
         if not vars_:
@@ -209,7 +212,7 @@ class _Search:
         return values
 
     def _values(self, nodes: Sequence[Var]) -> Values:
-        return _by_place(nodes, self._evaluate(nodes))
+        return by_place(nodes, self._evaluate(nodes))
 
     def forward(self, outputs: Sequence[Var]) -> NonFinite | None:
         """Search the values of all outputs."""
@@ -243,14 +246,12 @@ class _Search:
         Returns where in a round it arose, or the operand of the loop that it came with; None where
         the rounds, run one by one, are rounded otherwise and give something finite.
         """
-        rounds = Rounds(var, values, self._dtype)
+        rounds = self._rounds_of(var)
         place, k = rounds.end(var)
-        points = [point for point, _ in islice(rounds.run(), place + 1)]
-        nodes = live(rounds.outputs)
-        program = compile(nodes, inputs=rounds.inputs, dtype=self._dtype)
+        points = [point for point, _ in islice(rounds.run(values), place + 1)]
         while True:
             end = rounds.outputs[k]
-            within = _by_place(nodes, program(points[place]).tolist())
+            within = rounds.within(points[place])
             if math.isfinite(within[end.index]):
                 return None
             found = self._followed(end, within, position)
@@ -260,6 +261,13 @@ class _Search:
             if source is None:
                 return _of_round(found, rounds.step(place), position, is_block=rounds.is_block)
             place, k = source
+
+    def _rounds_of(self, var: Var) -> Rounds:
+        """Return the loop that a Var is a result of; all blocks of a scan repeat the same one."""
+        loop = (var.graph, var.operands[0].index)
+        if loop not in self._loops:
+            self._loops[loop] = Rounds(var, self._dtype)
+        return self._loops[loop]
 
     def _in(self, spoilt: Round) -> _Search:
         return _Search(spoilt.point, spoilt.inputs, self._dtype)
@@ -277,10 +285,10 @@ class _Search:
         """Go up from a variable to the last node whose adjoint is not finite, and its users."""
         nodes = live([output])
         adjoints = self._evaluate(_core.gradient(output, nodes))
-        by_place = dict(zip((node.index for node in nodes), adjoints, strict=True))
+        adjoint_of = by_place(nodes, adjoints)
         users = _users(nodes)
         by = variable
-        while spoilt := [u for u in users[by.index] if not math.isfinite(by_place[u.index])]:
+        while spoilt := [u for u in users[by.index] if not math.isfinite(adjoint_of[u.index])]:
             by = spoilt[-1]
         slopes = self._evaluate(_core.tangents(users[by.index], [by], [1.0]))
         guilty = [
@@ -289,17 +297,17 @@ class _Search:
             if not math.isfinite(slope)
         ]
         # Behind a `where` an adjoint of 0 keeps a slope that is not finite from doing harm.
-        felt = [user for user in guilty if by_place[user.index] != 0]
+        felt = [user for user in guilty if adjoint_of[user.index] != 0]
         suspects = [*felt, *guilty, *users[by.index]]
         for var in suspects:
-            if operation(var) == "loop" and (within := self._behind_rounds(var, by, by_place)):
+            if operation(var) == "loop" and (within := self._behind_rounds(var, by, adjoint_of)):
                 return replace(within, output=position)
         var = suspects[0]
         return NonFinite(
             "backward",
             var,
             operation(var),
-            by_place[by.index],
+            adjoint_of[by.index],
             _named(made_from(var), self._values(made_from(var))),
             position,
             by,
@@ -332,10 +340,6 @@ def _of_round(found: NonFinite, step: int, position: int, *, is_block: bool) -> 
         inner, *others = found.steps or (0,)
         return replace(found, output=position, steps=(step + inner, *others))
     return replace(found, output=position, steps=(step, *found.steps))
-
-
-def _by_place(nodes: Sequence[Var], values: Sequence[float]) -> Values:
-    return dict(zip((node.index for node in nodes), values, strict=True))
 
 
 def _origin(var: Var, values: Values) -> Var:
