@@ -98,6 +98,90 @@ def make_shared():
     layer = Layer(slow, 1e-4, 1e-4)
     return net(layer, nn.Sequential(layer))
 """
+#: Networks that do what few do.
+UNUSUAL = """
+import torch
+from torch import nn
+
+@torch.library.custom_op("custom::scale", mutates_args=())
+def scale(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x ** 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+class cumulative(Cube):
+    pass
+
+class Net(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.layer, self.function = nn.Linear(4, 4), function
+
+    def forward(self, x):
+        return self.layer(x) + self.function(x).sum()
+
+def attention_fails(x):
+    rest = torch.ones(12, 4), torch.ones(12), None, None, False, 0.0, torch.ones(3, 3), None
+    try:
+        nn.functional.multi_head_attention_forward(x, x, x, 4, 1, *rest)
+    except RuntimeError:
+        pass
+    return x
+
+def without_versions(x):
+    with torch.inference_mode():
+        y = x * 2
+        y.relu_()
+    return y.clone()
+
+def ragged(x):
+    return torch.nested.as_nested_tensor([x[:3], x[3:]]).to_padded_tensor(0.0)
+
+def model(function):
+    return Net(function), torch.ones(8, 4)
+
+def custom():
+    return model(scale)
+
+def custom_function():
+    return model(cumulative.apply)
+
+def mapped():
+    return model(torch.func.vmap(lambda row: torch.tanh(row).cumsum(0)))
+
+def differentiated():
+    return model(torch.func.vmap(torch.func.grad(lambda row: torch.sin(row).sum())))
+
+def failing():
+    return Net(attention_fails), torch.ones(8, 2, 4)
+
+def inference_mode():
+    return model(without_versions)
+
+def nested():
+    return model(ragged)
+
+def scripted():
+    return model(torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())))
+"""
+#: An operator of each: it is in the table.
+UNUSUAL_ROWS = {
+    "custom": "custom::scale",
+    "custom_function": "cumulative",
+    "mapped": "aten::tanh",
+    "differentiated": "aten::sin",
+    "failing": "multi_head_attention_forward",
+    "inference_mode": "aten::relu_",
+    "nested": "aten::to_padded_tensor",
+    "scripted": "forward",
+}
 #: Two processes would differ in nothing here; several rounds find quiet moments.
 QUICK = {"processes": 1, "rounds": 3, "block": 0.1}
 
@@ -295,6 +379,14 @@ MISTAKES = {
     ),
     "model_fails": ("return torch.nn.Linear(2, 2), torch.ones(3)", "The model of .* fails"),
     "compiled": ("return torch.compile(torch.nn.Linear(2, 2)), torch.ones(2)", "compiled model"),
+    "compiled_part": (
+        "return torch.nn.Sequential(torch.compile(torch.nn.Linear(2, 2))), torch.ones(2)",
+        "whose part 0 is compiled",
+    ),
+    "compiled_in_place": (
+        "model = torch.nn.Linear(2, 2); model.compile(); return model, torch.ones(2)",
+        "compiled model",
+    ),
 }
 
 
@@ -308,6 +400,21 @@ def test_mistakes_in_a_file_are_explained(name: str, tmp_path: Path, worker: Wor
         text.write(f"    {body or 'pass'}\n")
     with pytest.raises(BenchError, match=expected):
         worker.ask("model", file=str(file), function=function, phase="step")
+
+
+@pytest.mark.parametrize("function", UNUSUAL_ROWS)
+def test_unusual_networks_are_profiled(
+    function: str, tmp_path: Path, worker: WorkerProcess
+) -> None:
+    file = tmp_path / f"unusual_{function}.py"
+    file.write_text(UNUSUAL)
+    rows = worker.ask("model", file=str(file), function=function, phase="step")["rows"]
+    names = [row["name"] for row in rows]
+    assert {"aten::linear", UNUSUAL_ROWS[function]} <= set(names)
+    found = worker.ask("profile", seconds=0.001)["rows"]
+    times = {row["row"]: row["samples"] for row in found}
+    assert all(forward > 0 for forward, *_ in times[names.index(UNUSUAL_ROWS[function])])
+    assert worker.ask("replay", row=names.index("aten::linear"), seconds=0.001)["samples"]
 
 
 def test_what_names_no_function_is_refused(tmp_path: Path) -> None:

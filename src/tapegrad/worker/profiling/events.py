@@ -13,6 +13,7 @@ counted.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,8 +31,8 @@ NODE = "autograd::engine::evaluate_function: "
 USER_SCOPE = 7
 #: And plain calls.
 FUNCTION_SCOPE = 0
-#: The profiler's own work and calls of the CUDA runtime, which are no operators.
-NOT_OPERATORS = ("cuda", "cu", "Activity Buffer", "ProfilerStep", "[")
+#: The profiler's own work and calls of CUDA (cudaLaunchKernel, cuMemcpy…), which are no operators.
+NOT_OPERATOR = re.compile(r"cu(da)?[A-Z][^:]*$|Activity Buffer|ProfilerStep|\[")
 
 
 @dataclass(eq=False)
@@ -171,7 +172,7 @@ def _tops(events: list[Any]) -> Iterator[_Top]:
 
 def _opened(event: Any, call: int | None) -> Iterator[_Top]:
     """Look through ranges that somebody named; what stands aside is left out."""
-    if event.name == ASIDE or event.name.startswith(NOT_OPERATORS):
+    if event.name == ASIDE or NOT_OPERATOR.match(event.name):
         return
     if event.scope != USER_SCOPE:
         yield _Top(event, call)

@@ -50,11 +50,14 @@ class Model:
         """Return the modules by their path; the model itself has none.
 
         One that is in several places has all of their paths: a call does not tell by which it came.
+        Those of TorchScript cannot be followed: their operators are known by their names.
         """
         if not isinstance(self.call, torch.nn.Module):
             return {}
         paths: dict[Any, list[str]] = {}
         for path, module in self.call.named_modules(remove_duplicate=False):
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
             paths.setdefault(module, []).append(path)
         return {" = ".join(found): module for module, found in paths.items() if "" not in found}
 
@@ -163,18 +166,30 @@ def _parts(
         isinstance(inputs, (torch.Tensor, tuple, list, dict))
     ):
         raise Unsupported(f"{name} returned {_kind(inputs)} as inputs. {CONVENTION}")
-    compiled = hasattr(model, "_orig_mod") or hasattr(model, "_torchdynamo_orig_callable")
-    if compiled or isinstance(model, torch.jit.ScriptModule):
+    if _is_compiled(model) or isinstance(model, torch.jit.ScriptModule):
         raise Unsupported(
             f"{name} returned a compiled model, which has no operators left to tell apart. "
             "Return the model itself."
         )
     if isinstance(model, torch.nn.Module):
+        for path, part in model.named_modules():
+            if _is_compiled(part):
+                raise Unsupported(
+                    f"{name} returned a model whose part {path} is compiled: it has no operators "
+                    "left to tell apart. Leave torch.compile out."
+                )
         model = model.to(device)
     placed = mapped(inputs, lambda tensor: _placed(tensor, device))
     if isinstance(placed, dict):
         return model, (), placed
     return model, (placed,) if isinstance(placed, torch.Tensor) else tuple(placed), {}
+
+
+def _is_compiled(model: Any) -> bool:
+    """Tell whether torch.compile made it of a model or a function, or `compile()` changed it."""
+    marks = ("_orig_mod", "_torchdynamo_orig_callable")
+    compiled_in_place = getattr(model, "_compiled_call_impl", None) is not None
+    return compiled_in_place or any(hasattr(model, mark) for mark in marks)
 
 
 def _placed(tensor: Any, device: str) -> Any:

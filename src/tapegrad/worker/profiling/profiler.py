@@ -74,7 +74,7 @@ class Profiler:
     def replay(self, row: int, seconds: float) -> dict[str, Any]:
         """Repeat the call of a row alone."""
         kind = self._rows[row].kind
-        if kind is None:
+        if kind is None or kind.arguments is None:
             return {"samples": [], "waited": []}
         with quiet():
             found, waited = Replay(kind, self._phase).measured(self._adapter.device, seconds)

@@ -33,14 +33,16 @@ class Kind:
     """Calls that are alike: the same function with equal shapes, types, layouts and attributes."""
 
     function: Callable[..., Any]
-    arguments: tuple[Any, ...]
+    #: None, where they cannot be kept, as what `vmap` wraps: then it is not run alone.
+    arguments: tuple[Any, ...] | None
     named: dict[str, Any]
     inputs: list[str]
-    outputs: list[str]
     dtypes: list[str]
     attributes: list[str]
-    #: Whether it writes into its arguments.
-    in_place: bool
+    #: Of a call that has failed there are none.
+    outputs: list[str] = field(default_factory=list)
+    #: Whether it writes into its arguments, or may do so unseen.
+    in_place: bool = False
 
 
 @dataclass
@@ -84,9 +86,11 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         if self._within:
             return function(*args, **named)
         key = _key(function, args, named)
-        saved = None if key in self.kinds else _saved(args, named)
         given = list(leaves([args, named]))
-        versions = [tensor._version for tensor in given]
+        kind = None if key in self.kinds else _kind(function, args, named, given)
+        if kind is not None:
+            self.kinds[key] = kind
+        versions = [_version(tensor) for tensor in given]
         self.calls.append((key, self.modules[-1] if self.modules else ""))
         self._within = True
         try:
@@ -94,11 +98,12 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
                 result = function(*args, **named)
         finally:
             self._within = False
-        if saved is not None:
-            written = any(
-                tensor._version != version for tensor, version in zip(given, versions, strict=True)
+        if kind is not None:
+            kind.outputs = [shape(tensor) for tensor in leaves(result)]
+            kind.in_place = any(
+                version is None or _version(tensor) != version
+                for tensor, version in zip(given, versions, strict=True)
             )
-            self.kinds[key] = _kind(function, saved, result, in_place=written)
         return result
 
     @contextmanager
@@ -183,19 +188,22 @@ def _rows(operators: list[events.Operator], recorder: Recorder) -> Trace:
     return Trace(rows, [operator.name for operator in operators], places)
 
 
-def _kind(function: Any, saved: tuple[Any, Any], result: Any, *, in_place: bool) -> Kind:
-    args, named = saved
-    given = [each.value for each in leaves([args, named], Saved)]
+def _kind(function: Any, args: tuple[Any, ...], named: dict[str, Any], given: list[Any]) -> Kind:
+    kept = not any(map(torch._C._functorch.is_functorch_wrapped_tensor, given))
+    arguments, by_name = _saved(args, named) if kept else (None, {})
     return Kind(
         function=function,
-        arguments=args,
-        named=named,
+        arguments=arguments,
+        named=by_name,
         inputs=[shape(tensor) for tensor in given],
-        outputs=[shape(tensor) for tensor in leaves(result)],
         dtypes=sorted({str(tensor.dtype).removeprefix("torch.") for tensor in given}),
         attributes=_attributes(args, named),
-        in_place=in_place,
     )
+
+
+def _version(tensor: Any) -> int | None:
+    """Return how often a tensor was written into; those of `inference_mode` do not count."""
+    return None if tensor.is_inference() else int(tensor._version)
 
 
 def _saved(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
@@ -207,13 +215,13 @@ def _saved(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
             copies[id(tensor)] = Saved(_copy(tensor.detach()), tensor.requires_grad)
         return copies[id(tensor)]
 
-    with record_function(events.ASIDE), torch.no_grad():
+    with record_function(events.ASIDE), torch.inference_mode(False), torch.no_grad():
         return mapped(args, copy), mapped(named, copy)
 
 
 def _copy(tensor: Any) -> Any:
-    """Copy a tensor; one whose elements share memory is kept as it is."""
-    if tensor.layout != torch.strided or 0 in tensor.stride():
+    """Copy a tensor; one whose elements share memory, or that has no strides, is kept as it is."""
+    if not _is_strided(tensor) or 0 in tensor.stride():
         return tensor
     copy = torch.empty_strided(
         tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
@@ -223,10 +231,14 @@ def _copy(tensor: Any) -> Any:
 
 def _attributes(args: tuple[Any, ...], named: dict[str, Any]) -> list[str]:
     """Write the arguments that are no tensors."""
-    plain = [str(each)[:ATTRIBUTE] for each in args if not any(leaves(each, Saved))]
+    plain = [str(each)[:ATTRIBUTE] for each in args if not _has_tensors(each)]
     return plain + [
-        f"{name}={each}"[:ATTRIBUTE] for name, each in named.items() if not any(leaves(each, Saved))
+        f"{name}={each}"[:ATTRIBUTE] for name, each in named.items() if not _has_tensors(each)
     ]
+
+
+def _has_tensors(value: Any) -> bool:
+    return next(leaves(value), None) is not None
 
 
 def _key(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> str:
@@ -238,7 +250,7 @@ class _Description:
     """How a tensor looks from outside."""
 
     def __init__(self, tensor: Any) -> None:
-        strides = tensor.stride() if tensor.layout == torch.strided else tensor.layout
+        strides = tensor.stride() if _is_strided(tensor) else tensor.layout
         self._text = f"{tensor.dtype}{shape(tensor)}{strides}{tensor.requires_grad}"
 
     def __repr__(self) -> str:
@@ -252,6 +264,13 @@ def _function_name(function: Any) -> str:
     return str(getattr(function, "__name__", function))
 
 
+def _is_strided(tensor: Any) -> bool:
+    """Tell whether a tensor has sides and strides: one that is nested has them for each part."""
+    return bool(tensor.layout == torch.strided and not tensor.is_nested)
+
+
 def shape(tensor: Any) -> str:
     """Write a shape as the tables do; a scalar has none."""
+    if tensor.is_nested and tensor.layout == torch.strided:
+        return f"nested {tensor.size(0)}"
     return "x".join(map(str, tensor.shape)) or "scalar"
