@@ -24,6 +24,7 @@ COUNTS = {"dim", "stride", "padding", "dilation", "groups", "kernel", "parts", "
 STRICTER = {
     *("linear", "multi_head_attention", "gru_cell", "lstm_cell"),
     *("einsum", "global_avg_pool2d", "transpose"),
+    *("conv2d_pointwise", "conv2d_strided", "conv2d_dilated", "conv2d_grouped", "conv2d_depthwise"),
 }
 #: Proposals for each variant of an operator.
 TRIALS = 40
@@ -117,10 +118,30 @@ def test_what_is_taken_somebody_computes_and_what_is_refused_not_both_in_the_sam
         alike = (
             not nobody and found[0] == found[1] and op not in STRICTER and () not in shapes.values()
         )
-        if nobody if reason is None else alike:
+        apart = None not in found and found[0] != found[1]
+        if nobody or apart if reason is None else alike:
             wrong.append(f"{op} {shapes} {attrs}: {reason}, {found}")
     assert not wrong, "\n".join(wrong[:20])
     assert 0.2 < reasons.count(None) / len(reasons) < 0.8  # both are put to the test
+
+
+@pytest.mark.parametrize(
+    ("op", "other", "reason"),
+    [
+        ("conv2d_pointwise", {"weight": (8, 8, 3, 3)}, "the last sides of weight must be 1x1"),
+        ("conv2d_strided", {"stride": 1}, "stride must be 2 or more"),
+        ("conv2d_dilated", {"dilation": 1}, "dilation must be 2 or more"),
+        ("conv2d_grouped", {"groups": 1, "weight": (8, 8, 3, 3)}, "groups must be 2 or more"),
+        ("conv2d_depthwise", {"groups": 2, "weight": (8, 4, 3, 3)}, "as many as x has channels"),
+    ],
+)
+def test_a_convolution_is_what_its_name_says(op: str, other: dict[str, Any], reason: str) -> None:
+    shapes = {"x": (2, 8, 6, 6), "weight": (8, 8, 3, 3), "bias": (8,)}
+    attrs = {"stride": 1, "padding": 1}
+    shapes |= {name: value for name, value in other.items() if name in shapes}
+    attrs |= {name: value for name, value in other.items() if name not in shapes}
+    found = flaw(op, shapes, attrs)
+    assert found is not None and reason in found and flaw("conv2d", shapes, attrs) is None
 
 
 def test_the_suite_keeps_its_own_rules() -> None:
@@ -137,6 +158,9 @@ def test_the_suite_keeps_its_own_rules() -> None:
         ("add", {"x": (8, 9), "y": (8,)}, {}, "x and y do not broadcast"),
         ("softmax", {"x": (4, 4)}, {"dim": 2}, "dim must be from -2 to 1"),
         ("topk", {"x": (4, 4)}, {"k": 5}, "k must be at most the last side of x, 4"),
+        ("clip", {"x": (4,)}, {"min": 1.0, "max": 0.0}, "min must be at most max"),
+        ("dropout", {"x": (4,)}, {"p": 1.5}, "p must be from 0 to 1"),
+        ("pad", {"x": (1, 1, 4, 4)}, {"width": 1, "mode": "foo"}, "mode must be constant or"),
     ],
 )
 def test_a_reason_says_what_was_expected(

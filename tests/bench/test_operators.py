@@ -170,6 +170,27 @@ def test_every_operator_is_checked_in_every_framework(
     assert unsupported == expected
 
 
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+def test_kernels_need_not_be_square(
+    framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {name: GUARDS[name] for name in ("values", "meaning")}
+    monkeypatch.setattr("tapegrad.bench.given.GUARDS", kept)
+    results = bench.run(
+        "operators",
+        frameworks=["numpy", framework],
+        filter=["conv2d", "conv_transpose2d"],
+        shape=["x=2x4x8x7,weight=4x4x3x5,bias=4"],
+        store=tmp_path / "results.sqlite",
+        processes=1,
+        rounds=1,
+        block=0.001,
+    )
+    found = [(cell.framework, cell.phase, cell.verdict) for cell in results.cells]
+    assert found.count((framework, "forward", "checked")) == 3  # two strides of the transposed one
+    assert found.count((framework, "backward", "checked")) == 3
+
+
 def test_where_is_given_flags_and_compares_nothing() -> None:
     """A mask that each framework first made of numbers would be timed with the selection."""
     for case in CASES:

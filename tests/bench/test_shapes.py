@@ -97,6 +97,8 @@ def test_every_case_of_the_suite_is_found_again_from_its_shapes(size: int) -> No
         ("conv2d_depthwise", "x=1x6x5x5",
          ["conv2d_depthwise 1x6x5x5 6x1x3x3 6 stride=1 padding=1 groups=6"]),
         ("random_uniform", "like=6x7", ["random_uniform 2 6x7"]),
+        ("conv2d_grouped", "x=1x32x8x8,weight=64x16x3x3",
+         ["conv2d_grouped 1x32x8x8 64x16x3x3 64 stride=1 padding=1 groups=2"]),
     ],
 )  # fmt: skip
 def test_what_is_left_out_follows(ops: str, shape: str, labels: list[str]) -> None:
@@ -109,8 +111,16 @@ def test_terms_and_bounds_follow_the_shapes() -> None:
     (lookup, *_) = custom("index=5,weight=700x3", ops="embedding").values()
     assert lookup.inputs[0].high == 700
     assert custom("x=8x6,weight=7x6", ops="linear")["linear 8x6 7x6 7"].reduction == 6
+    for shape, dim in (("100x3", -1), ("3x100", 0), ("5x100x3", 2)):
+        (pick,) = custom(f"x={shape},index=5", ops="index_select", attrs=(f"dim={dim}",)).values()
+        assert pick.inputs[1].high == 3
     turned = custom("x=8x6", ops="sum", attrs=("dim=0",))
     assert turned["sum 8x6 dim=0"].reduction == 8
+
+
+def test_variants_that_an_attribute_makes_the_same_are_one_case() -> None:
+    suite = customised(operators.SUITE, ("x=4x5",), ("order=3",), "", ["norm"])
+    assert [case.label for case in suite.cases] == ["norm 4x5 dim=-1 order=3"]
 
 
 def test_attributes_change_cases_at_their_own_shapes() -> None:

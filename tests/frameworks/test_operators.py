@@ -7,6 +7,7 @@ from collections import defaultdict
 import pytest
 
 from tapegrad.bench.results import Results
+from tapegrad.bench.shapes import customised
 from tapegrad.bench.suites import operators
 from tests.frameworks.conftest import Check
 
@@ -59,6 +60,20 @@ def test_doubles_are_doubles(framework: str, doubles: Results) -> None:
             if cell.verdict == "wrong":
                 wrong.add((ops[cell.case], cell.phase))
     assert wrong == WRONG.get(framework, set())
+
+
+def test_other_shapes_and_attributes_are_checked(check: Check) -> None:
+    """Kernels that are not square, dimensions from the end."""
+    kernel = "x=2x4x8x7,weight=4x4x3x5,bias=4"
+    asked = {"conv2d": (kernel, "padding=1"), "conv_transpose2d": (kernel, "stride=2")}
+    asked["flip"] = ("x=8x3", "dim=-1")
+    cases = [
+        case
+        for op, (shape, attr) in asked.items()
+        for case in customised(operators.SUITE, (shape,), (attr,), "", (op,)).cases
+    ]
+    found = check(cases, ("tensorflow", "mxnet"))
+    assert {cell.verdict for cell in found.cells} == {"checked"}
 
 
 def test_tensorflow_lacks_only_what_it_lacks(singles: Results, doubles: Results) -> None:

@@ -66,6 +66,16 @@ def _broadcast(shapes: Shapes, _: Attrs) -> Iterator[str]:
         yield f"{' and '.join(shapes)} do not broadcast"
 
 
+def _clip(_: Shapes, attrs: Attrs) -> Iterator[str]:
+    if attrs["min"] > attrs["max"]:
+        yield "min must be at most max"
+
+
+def _share(_: Shapes, attrs: Attrs) -> Iterator[str]:
+    if not 0 <= attrs["p"] <= 1:
+        yield "p must be from 0 to 1"
+
+
 def _along(shapes: Shapes, attrs: Attrs) -> Iterator[str]:
     (shape,) = shapes.values()
     yield from _dim(attrs, len(shape))
@@ -152,6 +162,8 @@ def _tile(_: Shapes, attrs: Attrs) -> Iterator[str]:
 
 def _pad(shapes: Shapes, attrs: Attrs) -> Iterator[str]:
     yield from _images(shapes, attrs)
+    if attrs["mode"] not in ("constant", "reflect"):
+        yield "mode must be constant or reflect"
     yield from _least(attrs, 0, "width")
     if attrs["mode"] == "reflect" and attrs["width"] >= min(shapes["x"][2:]):
         yield "width must be less than the sides of the images that it reflects"
@@ -221,6 +233,17 @@ def _conv(shapes: Shapes, attrs: Attrs, rank: int = 4) -> Iterator[str]:
     yield from _is(shapes, "bias", filters)
     windows = [(side - 1) * dilation + 1 for side in kernel]
     yield from _windows(sides, windows, attrs["padding"])
+
+
+def _named(suits: Callable[[Shapes, Attrs], bool], what: str) -> Rule:
+    """Demand of a convolution that it is what its name says."""
+
+    def rule(shapes: Shapes, attrs: Attrs) -> Iterator[str]:
+        yield from _conv(shapes, attrs)
+        if not suits(shapes, attrs):
+            yield f"{what}; conv2d takes any other"
+
+    return rule
 
 
 def _conv1d(shapes: Shapes, attrs: Attrs) -> Iterator[str]:
@@ -343,6 +366,8 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("sum", "mean", "var", "norm", "logsumexp", "cumsum", "prod"), _along),
     **dict.fromkeys(("amax", "amin", "argmax", "argmin", "flip", "roll"), _along),
     **dict.fromkeys(("softmax", "log_softmax", "softmin", "l2_normalize"), _along),
+    "clip": _clip,
+    **dict.fromkeys(("dropout", "random_bernoulli"), _share),
     "glu": _glu,
     "split": _split,
     "repeat": _repeat,
@@ -363,8 +388,17 @@ RULES: Mapping[str, Rule] = {
     "outer": _outer,
     "linear": _linear,
     "einsum": _einsum,
-    **dict.fromkeys(("conv2d", "conv2d_pointwise", "conv2d_wide", "conv2d_strided"), _conv),
-    **dict.fromkeys(("conv2d_dilated", "conv2d_grouped", "conv2d_depthwise"), _conv),
+    **dict.fromkeys(("conv2d", "conv2d_wide"), _conv),
+    "conv2d_pointwise": _named(
+        lambda shapes, _: shapes["weight"][2:] == (1, 1), "the last sides of weight must be 1x1"
+    ),
+    "conv2d_strided": _named(lambda _, attrs: attrs["stride"] > 1, "stride must be 2 or more"),
+    "conv2d_dilated": _named(lambda _, attrs: attrs["dilation"] > 1, "dilation must be 2 or more"),
+    "conv2d_grouped": _named(lambda _, attrs: attrs["groups"] > 1, "groups must be 2 or more"),
+    "conv2d_depthwise": _named(
+        lambda shapes, attrs: attrs["groups"] == shapes["x"][1],
+        "groups must be as many as x has channels",
+    ),
     "conv1d": _conv1d,
     "conv_transpose2d": _conv_transpose2d,
     **dict.fromkeys(("max_pool2d", "avg_pool2d"), _pool(4)),

@@ -98,7 +98,8 @@ def customised(
     if file and (shapes or attrs):
         raise BenchError("--cases holds shapes and attributes; leave out --shape and --attr.")
     found = read_cases(file) if file else _from_options(shapes, attrs, patterns or ["*"])
-    return replace(suite, cases=tuple({case.key: case for case in found}.values()))
+    by_label = {(case.label, case.dtype): case for case in found}  # others could not be told apart
+    return replace(suite, cases=tuple(by_label.values()))
 
 
 def _from_options(
@@ -211,7 +212,7 @@ def fit(template: Template, request: Request) -> Case:
     }
     _expect_possible(template, shapes, attrs)
     inputs = tuple(
-        replace(array, shape=shapes[array.name], high=_high(template, index, sides))
+        replace(array, shape=shapes[array.name], high=_high(template, index, sides, shapes, attrs))
         for index, array in enumerate(template.inputs)
     )
     return replace(
@@ -267,8 +268,12 @@ def _followed(values: Sides, sides: Mapping[Sides, int]) -> int | None:
 
 
 def _sides(template: Template, given: Shapes) -> Iterator[tuple[Sides, int]]:
-    """Yield sides in all size classes, each with what it is now; the first counts."""
-    for name in reversed([*given]):
+    """Yield sides in all size classes, each with what it is now; of two the later counts.
+
+    Of inputs that is the last: a bias is as long as its weight, not as what the weight takes. Of
+    the sides of one input it is the first.
+    """
+    for name in (array.name for array in template.inputs if array.name in given):
         shapes = template.shapes_of(name)
         if all(len(shape) == len(given[name]) for shape in shapes):
             yield from reversed([*zip(zip(*shapes, strict=True), given[name], strict=True)])
@@ -287,12 +292,23 @@ def _attribute(template: Template, name: str, sides: Mapping[Sides, int]) -> Any
     return usual
 
 
-def _high(template: Template, index: int, sides: Mapping[Sides, int]) -> int:
-    """Return the bound of an input of integers: often they count what another input holds."""
+def _high(
+    template: Template,
+    index: int,
+    sides: Mapping[Sides, int],
+    shapes: Shapes,
+    attrs: Mapping[str, Any],
+) -> int:
+    """Return the bound of an input of integers: often they count what another input holds.
+
+    Along a dimension that is an attribute they count that side of the first input.
+    """
+    array = template.inputs[index]
+    if array.kind == "integers" and "dim" in attrs:
+        return shapes[template.inputs[0].name][int(attrs["dim"])]
     values = tuple(case.inputs[index].high for case in template.examples)
     found = _followed(values, sides)
     if found is None:
-        array = template.inputs[index]
         ranks = ", ".join(f"{each.name}: {len(each.shape)}" for each in template.inputs)
         raise BenchError(
             f"{template.op}: how far the integers of {array.name} reach is known only for inputs "

@@ -64,10 +64,8 @@ def _conv2d_last(x: Any, filters: Any, bias: Any = None, *, stride: int, padding
 
 def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
     turned = jnp.flip(weight, (2, 3)).swapaxes(0, 1)
-    edge = weight.shape[-1] - 1 - padding
-    result = jax.lax.conv_general_dilated(
-        x, turned, (1, 1), [(edge, edge)] * 2, lhs_dilation=(stride, stride)
-    )
+    edges = [(side - 1 - padding,) * 2 for side in weight.shape[2:]]
+    result = jax.lax.conv_general_dilated(x, turned, (1, 1), edges, lhs_dilation=(stride, stride))
     return result + bias[:, None, None]
 
 

@@ -461,7 +461,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "permute": lambda x, dims: nd.transpose(x, axes=dims),
     "reshape": lambda x, shape: nd.reshape(x, shape=shape),
     "slice": lambda x, step: nd.slice(x, begin=(None, None), end=(None, None), step=(1, step)),
-    "flip": lambda x, dim: nd.flip(x, axis=dim),
+    "flip": lambda x, dim: nd.flip(x, axis=dim % x.ndim),
     "roll": lambda x, shift, dim: _of_numpy(mx.np.roll)(x, shift=shift, axis=dim),
     "pad": _pad,
     "tile": lambda x, reps: nd.tile(x, reps=reps),

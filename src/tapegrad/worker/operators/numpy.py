@@ -91,14 +91,21 @@ def _conv(
 
 
 def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
-    """Convolve with the kernel turned round; rows and columns of zeros make the stride."""
-    batch, channels, rows, columns = x.shape
-    spread = np.zeros(
-        (batch, channels, (rows - 1) * stride + 1, (columns - 1) * stride + 1), x.dtype
-    )
-    spread[:, :, ::stride, ::stride] = x
-    turned = weight[:, :, ::-1, ::-1].swapaxes(0, 1)
-    return _conv(spread, turned, bias, stride=1, padding=weight.shape[-1] - 1 - padding)
+    """Add the kernel times each pixel where it stands; what is padding is then cut away."""
+    batch, _, rows, columns = x.shape
+    _, filters, *kernel = weight.shape
+    sides = [(side - 1) * stride + k for side, k in zip((rows, columns), kernel, strict=True)]
+    whole = np.zeros((batch, filters, *sides), x.dtype)
+    for row, column in np.ndindex(*kernel):
+        spots = [
+            slice(at, at + (n - 1) * stride + 1, stride)
+            for at, n in ((row, rows), (column, columns))
+        ]
+        whole[:, :, *spots] += np.einsum(
+            "bcij,cf->bfij", x, weight[:, :, row, column], optimize=True
+        )
+    kept = (slice(padding, side - padding) for side in sides)
+    return whole[:, :, *kept] + _per_channel(bias)
 
 
 def _max_pool(x: Any, kernel: int, stride: int, padding: int = 0) -> Any:

@@ -41,15 +41,16 @@ def _conv2d(x: Any, weight: Any, bias: Any = None, *, stride: int, padding: int)
     return _first(_conv2d_last(_last(x), filters, bias, stride=stride, padding=padding))
 
 
-def _named_edges(padding: int, window: int, stride: int) -> Any:
+def _named_edges(padding: int, window: Sequence[int], stride: int) -> Any:
     """Name edges where they have a name: only then oneDNN computes the gradients."""
     if padding == 0:
         return "VALID"
-    return "SAME" if stride == 1 and 2 * padding == window - 1 else _edges(padding)
+    same = stride == 1 and all(2 * padding == side - 1 for side in window)
+    return "SAME" if same else _edges(padding)
 
 
 def _conv2d_last(x: Any, filters: Any, bias: Any = None, *, stride: int, padding: int) -> Any:
-    edges = _named_edges(padding, filters.shape[0], stride)
+    edges = _named_edges(padding, filters.shape[:2], stride)
     result = tf.nn.conv2d(x, filters, stride, edges)
     return result if bias is None else tf.nn.bias_add(result, bias)
 
@@ -66,7 +67,7 @@ def _conv2d_spread(
         raise Unsupported(
             "tf.nn.conv2d has a gradient with dilation or groups in float32 only on the CPU"
         )
-    window = (weight.shape[-1] - 1) * dilation + 1
+    window = [(side - 1) * dilation + 1 for side in weight.shape[2:]]
     edges, images = _named_edges(padding, window, stride), _last(x)
     if not isinstance(edges, str):
         edges, images = "VALID", tf.pad(images, edges)
@@ -93,9 +94,11 @@ def _conv1d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
 
 def _conv_transpose2d(x: Any, weight: Any, bias: Any, stride: int, padding: int) -> Any:
     filters = tf.transpose(weight, (2, 3, 1, 0))
-    batch, _, *sides = x.shape
-    rows, columns = ((side - 1) * stride - 2 * padding + weight.shape[-1] for side in sides)
-    shape = (batch, rows, columns, weight.shape[1])
+    _, width, *kernel = weight.shape
+    sides = (
+        (side - 1) * stride - 2 * padding + k for side, k in zip(x.shape[2:], kernel, strict=True)
+    )
+    shape = (x.shape[0], *sides, width)
     return _first(tf.nn.conv2d_transpose(_last(x), filters, shape, stride, _edges(padding)) + bias)
 
 
