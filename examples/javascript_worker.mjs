@@ -18,7 +18,7 @@ const MEMORY_CALLS = 3;
 
 /** One case, ready to run: a function for each phase, and how its result is read. */
 class Work {
-  constructor(given, arrays) {
+  constructor(given) {
     this.case = given;
     this.type = TYPES[given.dtype];
     if (given.level !== "operator") throw new Unsupported(`no cases of level ${given.level}`);
@@ -27,13 +27,11 @@ class Work {
     if (!this.operator) throw new Unsupported(`no ${given.op} in this worker's table`);
     const wrt = given.inputs.flatMap(({ grad }, index) => (grad ? [index] : []));
     this.wrt = wrt.map((index) => [given.inputs[index].name, this.operator.gradients[index]]);
-    this.feed(arrays, []);
     this.phases = { forward: () => this.forward(), inference: () => this.forward() };
     if (wrt.length) {
       this.phases.backward = () => this.backward(this.output);
       this.phases.step = () => this.step();
     }
-    this.forward(); // or it says here that it is not supported
   }
 
   /** Replace the inputs, and what the backward pass starts from. */
@@ -100,9 +98,11 @@ const answers = {
 
   prepare({ case: given, arrays }) {
     answers.forget();
+    work = new Work(given);
     inputs = loadAll(arrays);
     changes = 0;
-    work = new Work(given, inputs);
+    work.feed(inputs, []);
+    work.forward(); // or it says here that it is not supported
     const phases = Object.keys(work.phases);
     return { phases, looped: phases, joint: false, precision: null, notes: [] };
   },

@@ -47,6 +47,7 @@ SUITE = Suite("tiny", "for tests", (
     case("embedding", Array("index", (9,), grad=False, kind="integers", high=5),
          Array("weight", (5, 3))),
     case("flip", X, dim=0),
+    case("where", Array("mask", (6, 10), grad=False, kind="flags"), X, Array("y", (6, 10))),
 ))
 """
 GREETING = '{"version": "1", "python": "", "details": {}, "devices": ["cpu"]}'
@@ -111,11 +112,13 @@ def test_a_worker_in_javascript_is_checked(
 
 
 @NODE
+@pytest.mark.parametrize("op", ["flip", "where"])
 def test_what_the_worker_in_javascript_lacks_is_named(
-    cells: dict[tuple[str, str, str], Cell],
+    cells: dict[tuple[str, str, str], Cell], op: str
 ) -> None:
-    cell = cells["javascript", "flip", "forward"]
-    assert (cell.verdict, cell.reason) == ("unsupported", "no flip in this worker's table")
+    """Also where it could not read the inputs, such as flags."""
+    cell = cells["javascript", op, "forward"]
+    assert (cell.verdict, cell.reason) == ("unsupported", f"no {op} in this worker's table")
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
 
+from tapegrad.worker.adapter import Unsupported
 from tapegrad.worker.operators import FLOAT32, Fused, updates
 
 #: Why an operator is not in the table.
@@ -124,6 +125,12 @@ def _var(x: Any, dim: int, correction: int) -> Any:
     """Scale the variance of `nd.moments`: that of `mx.np.var` has a wrong gradient."""
     _, variance = nd.moments(x, axes=(dim,))
     return variance * (x.shape[dim] / (x.shape[dim] - correction))
+
+
+def _norm(x: Any, dim: int, order: int) -> Any:
+    if order not in (1, 2):
+        raise Unsupported("nd.norm has the orders 1 and 2 only")
+    return nd.norm(x, order, dim)
 
 
 def _logsumexp(x: Any, dim: int) -> Any:
@@ -393,7 +400,7 @@ OPERATORS: Mapping[str, Callable[..., Any]] = {
     "amin": lambda x, dim: nd.min(x, axis=dim),
     "prod": lambda x, dim: nd.prod(x, axis=dim),
     "var": _var,
-    "norm": lambda x, dim, order: nd.norm(x, order, dim),
+    "norm": _norm,
     "logsumexp": _logsumexp,
     "cumsum": lambda x, dim: nd.cumsum(x, axis=dim % x.ndim),
     "argmax": lambda x, dim: nd.argmax(x, axis=dim),
