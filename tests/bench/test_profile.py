@@ -168,6 +168,9 @@ def inference_mode():
 def nested():
     return model(ragged)
 
+def compiled_function():
+    return model(torch.compile(lambda x: torch.sin(x) * 2, backend="aot_eager"))
+
 def scripted():
     return model(torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())))
 """
@@ -181,6 +184,7 @@ UNUSUAL_ROWS = {
     "inference_mode": "aten::relu_",
     "nested": "aten::to_padded_tensor",
     "scripted": "forward",
+    "compiled_function": "aten::linear",  # the rest is known by its name only
 }
 #: Two processes would differ in nothing here; several rounds find quiet moments.
 QUICK = {"processes": 1, "rounds": 3, "block": 0.1}

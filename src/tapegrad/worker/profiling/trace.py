@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.profiler import record_function
 
@@ -82,8 +83,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
         return self.run(func, args, kwargs or {})
 
     def run(self, function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """Do a call; those within it are its own affair."""
-        if self._within:
+        """Do a call; those within it, and those that a compiler only reads, are its own affair."""
+        if self._within or torch.compiler.is_compiling() or _is_read_by_compiler(args):
             return function(*args, **named)
         key = _key(function, args, named)
         given = list(leaves([args, named]))
@@ -127,6 +128,10 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
 #: Who watches calls of the user's own `autograd.Function`, which no mode sees.
 _watcher: Recorder | None = None
 _apply = torch.autograd.Function.__dict__["apply"]
+
+
+def _is_read_by_compiler(args: tuple[Any, ...]) -> bool:
+    return any(isinstance(tensor, FakeTensor) for tensor in leaves(args))
 
 
 def watch_functions() -> None:
