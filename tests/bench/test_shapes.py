@@ -114,6 +114,8 @@ def test_terms_and_bounds_follow_the_shapes() -> None:
     for shape, dim in (("100x3", -1), ("3x100", 0), ("5x100x3", 2)):
         (pick,) = custom(f"x={shape},index=5", ops="index_select", attrs=(f"dim={dim}",)).values()
         assert pick.inputs[1].high == 3
+    (spread,) = custom("x=6,target=8x6", ops="mse_loss").values()
+    assert spread.reduction == 48
     turned = custom("x=8x6", ops="sum", attrs=("dim=0",))
     assert turned["sum 8x6 dim=0"].reduction == 8
 

@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tapegrad.worker.case import Array, Case
 
 Shape = tuple[int, ...]
@@ -50,7 +52,7 @@ def _along(shapes: Mapping[str, Shape], attrs: Mapping[str, Any]) -> int:
 
 
 def _all(shapes: Mapping[str, Shape], _: Mapping[str, Any]) -> int:
-    return math.prod(shapes["x"])
+    return math.prod(np.broadcast_shapes(*shapes.values()))
 
 
 def _side(name: str, index: int) -> Rule:
