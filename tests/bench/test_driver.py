@@ -363,6 +363,20 @@ class Intruder(Listener):
 
 
 @pytest.mark.usefixtures("alone")
+def test_a_run_needs_no_git_and_goes_on_with_its_own_suite_only(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = bench.run(
+        "operators", frameworks=["numpy"], filter=["exp"], sizes=["small"],
+        phases=["forward"], store=store, **QUICK,
+    )  # fmt: skip
+    assert found.run.status == "finished" and not found.run.commit
+    with pytest.raises(BenchError, match="is of operators, not of graphs"):
+        bench.run("graphs", store=store, resume="latest")
+
+
+@pytest.mark.usefixtures("alone")
 def test_a_run_that_another_process_measures_is_left_to_it(store: Path) -> None:
     with pytest.raises(BenchError, match="is measured by another process, too") as caught:
         bench.run(

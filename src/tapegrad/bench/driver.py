@@ -209,7 +209,7 @@ def run(
     try:
         record = None if resume is None else _resumed(opened, resume)
         if record is not None and isinstance(suite, str):
-            _same_file(record, suite)
+            _same_suite(record, suite)
         name = suite if isinstance(suite, str) else suite.of or suite.name
         if isinstance(suite, str):
             suite = suites.find(record.options["suite"] if record else suite)
@@ -247,9 +247,10 @@ def _resumed(store: Store, name: str) -> Run:
     return record
 
 
-def _same_file(record: Run, suite: str) -> None:
-    """Refuse to go on with a run of another file whose suite has the same name."""
-    if suite.endswith(".py") and record.options["suite"] != frameworks.absolute(suite):
+def _same_suite(record: Run, suite: str) -> None:
+    """Refuse to go on with a run of another suite, or of another file with a suite of that name."""
+    asked = frameworks.absolute(suite) if suite.endswith(".py") else suite
+    if asked and record.options["suite"] != asked:
         raise BenchError(f"Run {record.id} is of {record.options['suite']}, not of {suite}.")
 
 
@@ -574,6 +575,10 @@ def _done(earlier: Results) -> Done:
 
 
 def _commit() -> str:
-    """Return the commit of the project whose folder we are in, if it is one."""
-    done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    """Return the commit of the project whose folder we are in, if it is one and git is there."""
+    question = ["git", "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(question, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
