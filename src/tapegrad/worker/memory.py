@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from tapegrad.worker.offspring import PROCESSES, descendants
@@ -21,6 +24,13 @@ def reset_peak() -> bool:
     except OSError:
         return False
     return True
+
+
+def give_back() -> None:
+    """Give the system what was let go of and the C library keeps, where it can be told to."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident() -> int | None:

@@ -82,6 +82,7 @@ class Session:
         self._adapter.configure()
         with timing.quiet():
             pass  # what a framework has allocated is not looked at in the first block
+        memory.give_back()
         memory.reset_peak()
         self._idle = memory.resident()
         self._idle_children = memory.peak_of_children()
@@ -246,8 +247,15 @@ class Session:
         return {"calls": sorted(self.adapter.calls(self._phase(phase).call))}
 
     def do_memory(self, phase: str) -> dict[str, Any]:
-        """Run a phase and report the peaks since the worker was idle."""
+        """Run a phase and report its peaks above what the worker had when it was idle.
+
+        The session's own copies of inputs and cotangents go first, and what making the case ready
+        took for a moment: a worker that is asked this is asked nothing after it.
+        """
         part = self._phase(phase)
+        self._inputs, self._cotangents = {}, []
+        memory.give_back()
+        memory.reset_peak()
         for index in range(MEMORY_CALLS):
             if index == 1:  # the first call may compile, and try algorithms in memory of their own
                 self.adapter.reset_peak()
