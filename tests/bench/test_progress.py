@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from rich.console import Console
 from tapegrad.bench import Array, Case
 from tapegrad.bench.report import report_text
 from tapegrad.bench.results import Block, Cell, Machine, Results, Run
+from tapegrad.cli.bench import progress
 from tapegrad.cli.bench.progress import Lines, Tally
 
 CASE = Case("operator", "add", (Array("x", (8, 8)), Array("y", (8, 8))), phases=("forward",))
@@ -95,3 +97,52 @@ def test_the_mean_so_far_is_decided_as_in_the_table() -> None:
     tally.earlier(results_of(SCATTERED))
     (mean,) = tally.means()
     assert mean.low is not None and mean.high is not None and mean.low < 1 < mean.high
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Give a clock for progress that goes when its `now` is changed."""
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(progress, "time", clock)
+    return clock
+
+
+def adding(sides: list[int]) -> list[Case]:
+    shapes = [(side, side) for side in sides]
+    return [Case("operator", "add", (Array("x", shape), Array("y", shape))) for shape in shapes]
+
+
+def measure(tally: Tally, index: int, offers: dict[str, list[str]], clock: SimpleNamespace) -> None:
+    """Go through a case: verdicts on all phases, then a second for each block of those offered."""
+    case = tally.cases[index]
+    tally.begin(index)
+    for name, phases in offers.items():
+        for phase in case.phases:
+            verdict = "checked" if phase in phases else "unsupported"
+            tally.cell(Cell(case.key, name, phase, verdict))
+    for name, phases in offers.items():
+        for phase in phases:
+            for number in range(6):
+                clock.now += 1
+                moment = {"process": number % 3, "round": number // 3}
+                tally.block(Block(case.key, name, phase, samples=[1e-3], **moment))
+
+
+def test_time_left_is_that_of_who_takes_part_in_what_they_offer(clock: SimpleNamespace) -> None:
+    tally = Tally(RUN, adding([1, 2, 3, 4]), ["numpy", "c", "rust"])
+    tally.taking_part([["numpy", "c"]] * 4)
+    for index in range(3):
+        measure(tally, index, {"numpy": ["forward"], "c": ["forward", "backward"]}, clock)
+    assert tally.left() == 18.0
+    assert tally.fraction == 0.75
+
+
+def test_blocks_that_a_verdict_takes_back_are_not_taken_off_those_to_come(
+    clock: SimpleNamespace,
+) -> None:
+    tally = Tally(RUN, adding([1, 2]), ["numpy"])
+    measure(tally, 0, {"numpy": ["forward", "backward"]}, clock)
+    for phase in ("forward", "backward"):
+        tally.cell(Cell(tally.cases[0].key, "numpy", phase, "mistrusted"))
+    assert tally.left() == 12.0

@@ -168,6 +168,9 @@ class Listener:
     def started(self, run: Run, cases: list[Case], contenders: list[str]) -> None:
         """Hear that a run begins."""
 
+    def taking_part(self, names: list[list[str]]) -> None:
+        """Hear which contenders take part in each of the cases: not all do in all of them."""
+
     def earlier(self, results: Results) -> None:
         """Hear what a run that goes on has already; it may be nothing."""
 
@@ -409,6 +412,7 @@ class _Driver:
         if not self._resumed:
             self._store.begin(self._run, [], self._cases)
         self._listener.started(self._run, self._cases, [each.name for each in self._contenders])
+        self._listener.taking_part([self._taking_part(case) for case in self._cases])
         earlier = self._store.load(self._run.id)
         self._listener.earlier(earlier)
         status = "finished" if self._run.status == "finished" else "interrupted"
@@ -523,11 +527,16 @@ class _Driver:
             memory=options.memory and self._suite.weighs(case),
             device=options.device,
         )
-        if not options.frameworks:
-            takes_part = self._suite.takes_part
-            teams = {name: team for name, team in teams.items() if takes_part(name, case)}
+        teams = {name: teams[name] for name in self._taking_part(case)}
         lazily = {name: LazyWorker(witnesses[name]) for name in _in_order(witnesses, case)}
         Measurement(case, case.phases, teams, lazily, settings, folder, self, done).run()
+
+    def _taking_part(self, case: Case) -> list[str]:
+        """Return who takes part in a case: those that the user names, or whom the suite means."""
+        names = [each.name for each in self._contenders]
+        if self._options.frameworks:
+            return names
+        return [name for name in names if self._suite.takes_part(name, case)]
 
     def _second_seed(self, case: Case) -> int | None:
         """Return a seed that adapters of the user's cannot foresee, where single operators do.

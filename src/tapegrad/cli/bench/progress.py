@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,7 +38,7 @@ class Tally:
         self.cases = cases
         self.contenders = contenders
         self.index = 0
-        self._phases = run.options["phases"]
+        self._names = [contenders for _ in cases]
         self._visits: int = run.options["processes"] * run.options["rounds"]
         self._started = time.monotonic()
         self._measured = 0
@@ -49,6 +49,13 @@ class Tally:
         self.words: dict[CellKey, str] = {}
         #: The types that cells are computed in, where those are not the cases' own.
         self._precision: dict[CellKey, str] = {}
+        #: Of the cases behind us, how many a contender had a part in in a phase, and a time.
+        self._tried: Counter[tuple[str, str]] = Counter()
+        self._kept: Counter[tuple[str, str]] = Counter()
+
+    def taking_part(self, names: list[list[str]]) -> None:
+        """Take who takes part in each case."""
+        self._names = names
 
     def earlier(self, results: Results) -> None:
         """Take what a run that goes on has already."""
@@ -61,6 +68,10 @@ class Tally:
         """Go on to a case; what is left of those before will not be measured any more."""
         if index == 1:  # the first one started the workers: the others do not
             self._started, self._measured = time.monotonic(), 0
+        for behind in range(self.index, index):
+            for cell in self._cells(behind):
+                self._tried[cell[1:]] += 1
+                self._kept[cell[1:]] += cell not in self.words
         self.index, self._in_case = index, 0
 
     def block(self, block: Block) -> None:
@@ -80,7 +91,7 @@ class Tally:
     @property
     def planned_in_case(self) -> int:
         """Blocks of the current case."""
-        return self._planned(self.cases[self.index])
+        return self._planned(self.index)
 
     @property
     def done_in_case(self) -> int:
@@ -90,16 +101,26 @@ class Tally:
     @property
     def fraction(self) -> float:
         """Part of all blocks that is behind us."""
-        before = sum(self._planned(case) for case in self.cases[: self.index])
-        whole = sum(self._planned(case) for case in self.cases)
-        return min(1.0, (before + self._in_case) / whole) if whole else 1.0
+        done = sum(map(self._planned, range(self.index))) + self._in_case
+        whole = done + self._ahead()
+        return done / whole if whole else 1.0
 
     def left(self) -> float | None:
         """Estimate the seconds that are left; None before there is anything to go by."""
-        ahead = sum(self._planned(case) for case in self.cases[self.index :]) - self._in_case
         if not self._measured:
             return None
-        return max(ahead, 0) * (time.monotonic() - self._started) / self._measured
+        return self._ahead() * (time.monotonic() - self._started) / self._measured
+
+    def _ahead(self) -> float:
+        """Estimate the blocks to come: of later cases, as many as those behind us had."""
+        here = max(0, self.planned_in_case - self._in_case)
+        later = range(self.index + 1, len(self.cases))
+        return here + self._visits * sum(sum(map(self._share, self._cells(n))) for n in later)
+
+    def _share(self, cell: CellKey) -> float:
+        """Return how many of the cases so far had a time from this contender in this phase."""
+        tried = self._tried[cell[1:]]
+        return self._kept[cell[1:]] / tried if tried else 1.0
 
     def texts(self, case: Case, phase: str) -> Iterator[str]:
         """Yield what each contender has in a row: a time and a ratio, a word, or nothing yet."""
@@ -111,10 +132,6 @@ class Tally:
                 ratio = self._ratio(key)
                 compared_so_far = f" ({ratio_text(ratio)})" if ratio else ""
                 yield f"{name} {time_text(statistics.estimate(blocks))}{compared_so_far}"
-
-    def phases(self, case: Case) -> list[str]:
-        """Return the phases in which a case is measured."""
-        return list(self._phases or case.phases)
 
     def means(self) -> Iterator[Mean]:
         """Yield each contender's mean ratio to the first, over the cells that both have so far."""
@@ -138,13 +155,15 @@ class Tally:
         """Return the blocks of a cell, none where a verdict took them back."""
         return [] if key in self.words else self._blocks.get(key, [])
 
-    def _planned(self, case: Case) -> int:
-        cells = [
-            CellKey(case.key, name, phase)
-            for name in self.contenders
-            for phase in self.phases(case)
+    def _planned(self, index: int) -> int:
+        return self._visits * sum(cell not in self.words for cell in self._cells(index))
+
+    def _cells(self, index: int) -> list[CellKey]:
+        """Return the cells of a case."""
+        case = self.cases[index]
+        return [
+            CellKey(case.key, name, phase) for name in self._names[index] for phase in case.phases
         ]
-        return self._visits * sum(cell not in self.words for cell in cells)
 
 
 class Lines(Listener):
@@ -162,6 +181,11 @@ class Lines(Listener):
         self._say(
             f"run {run.id}: {len(cases)} case{'s' * (len(cases) != 1)}, {', '.join(contenders)}"
         )
+
+    def taking_part(self, names: list[list[str]]) -> None:
+        """Take who takes part in each case."""
+        assert self._tally is not None
+        self._tally.taking_part(names)
 
     def earlier(self, results: Results) -> None:
         """Take what is there already."""
@@ -196,7 +220,7 @@ class Lines(Listener):
             return
         rows = (
             f"{phase} {', '.join(texts)}"
-            for phase in tally.phases(case)
+            for phase in case.phases
             if (texts := [*tally.texts(case, phase)])
         )
         left = tally.left() if ahead else None
@@ -223,6 +247,11 @@ class Display(Listener):
         self._tally = Tally(run, cases, contenders)
         self._run = run.id
         self._draw()
+
+    def taking_part(self, names: list[list[str]]) -> None:
+        """Take who takes part in each case."""
+        assert self._tally is not None
+        self._tally.taking_part(names)
 
     def earlier(self, results: Results) -> None:
         """Take what is there already."""
