@@ -125,8 +125,7 @@ def measure(tally: Tally, index: int, offers: dict[str, list[str]], clock: Simpl
         for phase in phases:
             for number in range(6):
                 clock.now += 1
-                moment = {"process": number % 3, "round": number // 3}
-                tally.block(Block(case.key, name, phase, samples=[1e-3], **moment))
+                tally.block(Block(case.key, name, phase, number % 3, number // 3, [1e-3]))
 
 
 def test_time_left_is_that_of_who_takes_part_in_what_they_offer(clock: SimpleNamespace) -> None:

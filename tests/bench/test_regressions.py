@@ -34,6 +34,7 @@ from tapegrad.bench.results import Block, Cell, Framework, Machine, Run
 from tapegrad.bench.statistics import FEWEST
 from tapegrad.bench.store import Store, open_store
 from tapegrad.bench.suite import Suite
+from tapegrad.cli.bench.changes import table
 from tapegrad.worker.case import Array, Case
 
 from .simulation import Noise, simulate
@@ -382,6 +383,8 @@ def test_a_cell_that_lost_its_time_is_broken_and_one_that_gained_it_repaired(sto
     assert [series.op for series in found.of("broken")] == ["op2"]
     assert [series.op for series in found.of("repaired")] == ["op1"]
     assert [series.op for series in found.regressions] == ["op2"]
+    told = [line.entries[-1].text for line in table(found.of("broken", "repaired")).lines]
+    assert told == ["checked, then wrong", "failed, then checked"]
 
 
 def test_runs_of_two_machines_are_compared_on_purpose_only(store: Store) -> None:

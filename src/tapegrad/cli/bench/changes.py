@@ -55,7 +55,8 @@ def _ratio(series: Series) -> Entry:
     from tapegrad.bench.report.text import ratio_text
 
     if series.ratio is None:
-        return Entry(f"{series.before}, then {series.after}: {series.reason or 'no reason given'}")
+        verdicts = f"{series.before}, then {series.after}"
+        return Entry(f"{verdicts}: {series.reason}" if series.reason else verdicts)
     return Entry(ratio_text(series.ratio))
 
 
