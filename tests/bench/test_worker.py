@@ -229,6 +229,30 @@ def test_known_memory_is_reported(start: Start, save: Save, tmp_path: Path) -> N
     assert answer["allocator"] is None  # NumPy has no count of its own
 
 
+def test_pages_of_files_that_the_system_takes_back_hide_no_memory(
+    start: Start, save: Save, tmp_path: Path
+) -> None:
+    file = tmp_path / "library"
+    file.write_bytes(bytes(100_000_000))
+    code = """
+        import mmap
+
+        class Own(Numpy):
+            def configure(self):
+                with open(FILE, "rb") as file:
+                    self.pages = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+                bytes(self.pages[::4096])
+            def operation(self, case, function, arrays):
+                self.pages.madvise(mmap.MADV_DONTNEED)
+                def call(): return np.full(200_000_000 // 8, 1.0).sum(keepdims=True)
+                return Work({"forward": Phase(call)}, lambda *a: None, lambda p, r: {"output0": r})
+        """
+    worker = start(adapter(tmp_path, code.replace("FILE", repr(str(file)))))
+    prepare(worker, TANH, save(x=np.ones((4, 5))))
+    answer = worker.ask("memory", phase="forward")
+    assert answer["resident"] == pytest.approx(200e6, rel=0.05)
+
+
 @pytest.mark.parametrize(("op", "attrs", "arrays"), [("sum", {"dim": -1}, 1), ("exp", {}, 2)])
 def test_memory_is_that_of_inputs_and_results_and_of_no_copies_of_the_worker(
     start: Start, save: Save, op: str, attrs: dict[str, int], arrays: int

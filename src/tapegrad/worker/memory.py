@@ -6,6 +6,7 @@ import ctypes
 import gc
 import resource
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,8 @@ STATUS = PROCESSES / "self" / "status"
 CLEAR = Path("/proc/self/clear_refs")
 #: Written to CLEAR, this sets the recorded peak back to the present size.
 RESET_PEAK = "5"
+#: Kinds of resident memory that Linux tells apart: of no file, of files, shared.
+KINDS = ("RssAnon", "RssFile", "RssShmem")
 
 
 def reset_peak() -> bool:
@@ -33,9 +36,22 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def resident() -> int | None:
-    """Return the resident bytes, where the system tells."""
-    return _status("VmRSS")
+def resident() -> dict[str, int] | None:
+    """Return the resident bytes by kind, where the system tells."""
+    found = {kind: _status(kind) for kind in KINDS}
+    known = {kind: size for kind, size in found.items() if size is not None}
+    return known or None
+
+
+def growth(before: Mapping[str, int], after: Mapping[str, int]) -> int:
+    """Add up what there is more of each kind: the system takes pages of files back at any time.
+
+    Example:
+        >>> growth({"RssAnon": 100, "RssFile": 80}, {"RssAnon": 130, "RssFile": 20})
+        30
+
+    """
+    return sum(max(0, size - before.get(kind, 0)) for kind, size in after.items())
 
 
 def peak_resident() -> int | None:

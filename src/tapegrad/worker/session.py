@@ -66,7 +66,7 @@ class Session:
         self._changes = 0
         self._way = 0
         self._controls = Controls()
-        self._idle: int | None = None
+        self._idle: dict[str, int] | None = None
         self._idle_children = 0
         self._profiler: Profiler | None = None
 
@@ -256,6 +256,7 @@ class Session:
         self._inputs, self._cotangents = {}, []
         memory.give_back()
         memory.reset_peak()
+        start = memory.resident()
         for index in range(MEMORY_CALLS):
             if index == 1:  # the first call may compile, and try algorithms in memory of their own
                 self.adapter.reset_peak()
@@ -265,9 +266,10 @@ class Session:
             self.adapter.settle()
         peak = memory.peak_resident()
         above = None
-        if peak is not None and self._idle is not None:
+        if peak is not None and self._idle is not None and start is not None:
+            held, taken = memory.growth(self._idle, start), peak - sum(start.values())
             children = memory.peak_of_children() - self._idle_children
-            above = max(0, peak - self._idle) + max(0, children)
+            above = held + max(0, taken) + max(0, children)
         return {"allocator": self.adapter.allocator_peak(), "resident": above}
 
     def do_forget(self) -> dict[str, Any]:
