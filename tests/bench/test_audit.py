@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tapegrad.bench import answers, audit, guards, process, run
+from tapegrad.bench import answers, audit, guards, probe, process, run
 from tapegrad.bench.audit import AuditReport, Outcome
 from tapegrad.bench.calibration import CASES, Rate, calibrate
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, FOLDER, SHORT_PRODUCT, Fault
@@ -186,4 +186,4 @@ class Greedy(Honest):
 
 
 def test_faults_that_begin_later_know_what_guards_ask_for() -> None:
-    assert honest.LOOK_SECONDS == guards.PROBE_SECONDS < audit.BLOCK_SECONDS
+    assert honest.LOOK_SECONDS == probe.PROBE_SECONDS < audit.BLOCK_SECONDS

@@ -16,8 +16,9 @@ import pytest
 
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.frameworks import find
-from tapegrad.bench.guards import CORES_LOOPS, Probe, clock, cores, fresh
+from tapegrad.bench.guards import CORES_LOOPS, clock, cores, fresh
 from tapegrad.bench.oracle import InputSet, Truth
+from tapegrad.bench.probe import Probe
 from tapegrad.bench.process import Worker, WorkerProcess, telling
 from tapegrad.bench.results import Block
 from tapegrad.bench.watch import Watch

@@ -15,8 +15,9 @@ from tapegrad.bench import frameworks, guards, machine, preparation, units
 from tapegrad.bench.faults import BREAKDOWNS, CONTROLS, FAULTS, Fault
 from tapegrad.bench.frameworks import Contender
 from tapegrad.bench.given import Settings
-from tapegrad.bench.guards import GUARDS, Finding, Guard, Probe
+from tapegrad.bench.guards import GUARDS, Guard
 from tapegrad.bench.measurement import Measurement
+from tapegrad.bench.probe import FACTOR, LATER_FACTOR, Finding, Probe
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import Block, Cell, Memory
 from tapegrad.bench.team import ProcessTeam
@@ -186,9 +187,9 @@ def unseen() -> Iterator[str]:
     slacks = guards.FRESH_SLACK, guards.SINGLE_SLACK, guards.FEED_SLACK, preparation.SLACK
     remembered, skipped, fed, hidden = map(units.seconds, slacks)
     yield (
-        f"Not seen: a worker that tells up to {1 - 1 / guards.FACTOR:.0%} less than its time, or "
+        f"Not seen: a worker that tells up to {1 - 1 / FACTOR:.0%} less than its time, or "
         f"up to {1 - 1 / BLOCK_FACTOR:.0%} less, or more, in blocks alone, or leaves out up to "
-        f"{1 - 1 / guards.LATER_FACTOR:.0%} of its calls there, or lies in fewer than half of "
+        f"{1 - 1 / LATER_FACTOR:.0%} of its calls there, or lies in fewer than half of "
         f"them; a remembered answer that saves less than {remembered} and "
         f"{guards.FRESH_FACTOR - 1:g} times what returning and reading it take; skipped work if a "
         f"call takes less than {skipped}; work of less than {fed} an input, or "

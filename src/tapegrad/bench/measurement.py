@@ -17,7 +17,6 @@ from msgspec import structs
 from tapegrad.bench import footprint, guards, inputs, machine, scratch
 from tapegrad.bench.errors import WorkerError
 from tapegrad.bench.given import Done, Kept, Settings, Sink, Team
-from tapegrad.bench.guards import Finding, Probe
 from tapegrad.bench.inputs import Arrays
 from tapegrad.bench.oracle import (
     DisagreementError,
@@ -27,6 +26,7 @@ from tapegrad.bench.oracle import (
     find_truth,
 )
 from tapegrad.bench.preparation import PREPARATION
+from tapegrad.bench.probe import Finding, Probe
 from tapegrad.bench.process import Worker
 from tapegrad.bench.results import COMPUTES_IN, UNFINISHED, Block, Cell, CellKey, type_in
 from tapegrad.bench.watch import Watch, disagreement
