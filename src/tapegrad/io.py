@@ -16,6 +16,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from secrets import token_hex
+from shutil import copymode
 from typing import Any, Protocol
 
 import numpy as np
@@ -254,6 +255,8 @@ def _write(arrays: dict[str, NDArray[Any]], metadata: dict[str, str], path: Path
     metadata |= _OURS
     try:
         save_file(arrays, part, metadata | {_CHECKSUM: _checksum(arrays, metadata)})
+        with suppress(FileNotFoundError):
+            copymode(path, part)  # who may read the file may go on doing so
         part.replace(path)
     except failure as error:
         raise OSError(f"{path}: the file could not be written: {error}") from None

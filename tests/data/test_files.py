@@ -175,6 +175,14 @@ def test_writing_leaves_links_and_files_of_like_names(tmp_path: Path) -> None:
     assert (tmp_path / "latest").is_symlink() and len(list(tmp_path.iterdir())) == 3
 
 
+def test_who_may_read_a_file_may_still_do_so_when_it_is_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "w"
+    io.save({"a": ones(1)}, path)
+    path.chmod(0o644)
+    io.save({"a": ones(2)}, path)
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
 def test_what_cannot_be_written_is_explained(tmp_path: Path) -> None:
     loose: Any = io
     with pytest.raises(DTypeError, match=r"got Linear; pass its state_dict\(\)"):
