@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SOURCES := $(shell find cmake core bindings src -type f -not -path '*/__pycache__/*') CMakeLists.txt pyproject.toml
-CXX_FILES := $(shell find core bindings tools -name '*.cpp' -o -name '*.h')
+CXX_FILES := $(shell find core bindings tools tests -name '*.cpp' -o -name '*.h')
 
 # The frameworks that the bench compares live in environments of their own, here below .venv.
 export TAPEGRAD_CACHE := $(CURDIR)/$(VENV)/frameworks

@@ -1,13 +1,12 @@
 // core/threads.h -- how many threads the kernels use, and loops over ranges on them.
 //
-// The threads are libgomp's, one pool for all extension modules of the process.
+// These loops are on libgomp's threads, one pool for all extension modules of the process and for
+// oneDNN. Scalar programs have helpers of their own (crew.h).
 #pragma once
 
 #include <omp.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
 
 namespace tapegrad {
@@ -18,30 +17,6 @@ int thread_count(int wanted);
 
 /// Threads that are worth their start for so many lanes' instructions, of `wanted` (0: all cores).
 int threads_worth(double work, int wanted);
-/// The same now: fewer for a while where threads came late, since others have the cores.
-int threads_now(double work, int wanted);
-
-/// Finds out how long the caller of a parallel region waits for threads that others keep from
-/// running, at its beginning for those that have not left the last one, at its end for those of
-/// this one. libgomp waits busily: on cores that are taken, a region of 0.1 ms may take 20 ms, and
-/// as much processor time.
-class Attendance {
-   public:
-    explicit Attendance(int threads) : threads_(threads) {}
-    /// This thread comes; returns its processor time so far, in nanoseconds.
-    std::int64_t comes();
-    /// It has nothing more to do; `before` is what comes() gave.
-    void leaves(std::int64_t before);
-    /// All have left; threads_now() keeps in mind what was waited for.
-    void ends() const;
-
-   private:
-    using Clock = std::chrono::steady_clock;
-
-    int threads_;
-    Clock::time_point start_ = Clock::now(), caller_came_ = start_, caller_left_ = start_;
-    std::atomic<std::int64_t> idle_{0};  ///< the most nanoseconds that another thread did not run
-};
 
 /// Threads that in_parallel uses; 0 for all cores. Each extension module has a setting of its own.
 void set_threads(int wanted);

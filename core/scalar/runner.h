@@ -7,8 +7,6 @@
 // and runs the same code, so a row's bits depend on that row alone.
 #pragma once
 
-#include <omp.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -16,8 +14,11 @@
 #include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <vector>
 
+#include "crew.h"
+#include "locks.h"
 #include "program.h"
 #include "rates.h"
 #include "rows.h"
@@ -178,37 +179,70 @@ struct Runner<T>::Parts {
 
 constexpr std::size_t ranges_per_thread = 8;
 
-/// Calls body(workspace, low, high) for ranges that make up [0, count), in threads that have a
-/// workspace each and take range after range: one that others keep from running delays the rest by
-/// no more than its last range. What a body throws is thrown here.
+/// The ranges that make up [0, count), for threads that take one after the other: one that others
+/// keep from running delays the rest by no more than its last range.
 template <class T, class Body>
+class Ranges {
+   public:
+    Ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body& body)
+        : runner_(runner),
+          width_(width),
+          count_(count),
+          range_(std::max<std::size_t>(
+              1, count / (static_cast<std::size_t>(threads) * ranges_per_thread))),
+          body_(body) {}
+
+    /// Calls body(workspace, low, high) for ranges as long as there are some.
+    void work() {
+        if (next_.load() >= count_) return;
+        try {
+            typename Runner<T>::Lease workspace(runner_, width_);
+            for (std::size_t low; (low = next_.fetch_add(range_)) < count_;)
+                body_(*workspace, low, std::min(count_, low + range_));
+        } catch (...) {
+            std::lock_guard lock(lock_of(this));
+            failure_ = std::current_exception();
+        }
+    }
+
+    /// Throws what a body threw.
+    void end() const {
+        if (failure_) std::rethrow_exception(failure_);
+    }
+
+   private:
+    const Runner<T>& runner_;
+    int width_;
+    std::size_t count_, range_;
+    Body& body_;
+    std::atomic<std::size_t> next_{0};
+    std::exception_ptr failure_;
+};
+
+/// Calls body(workspace, low, high) for ranges that make up [0, count), with a workspace for each
+/// of `threads`, in all of which run(threads, work) calls work(). What a body throws is thrown
+/// here.
+template <class T, class Body, class Run>
 void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body,
-                 Attendance* attendance = nullptr) {
+                 Run run) {
     threads = static_cast<int>(
         std::min(static_cast<std::size_t>(thread_count(threads)), std::max<std::size_t>(count, 1)));
     if (threads <= 1) {
         typename Runner<T>::Lease workspace(runner, width);
         return body(*workspace, std::size_t{0}, count);
     }
-    const std::size_t range =
-        std::max<std::size_t>(1, count / (static_cast<std::size_t>(threads) * ranges_per_thread));
-    std::atomic<std::size_t> next{0};
-    std::exception_ptr failure;
-#pragma omp parallel num_threads(threads)
-    {
-        const std::int64_t before = attendance ? attendance->comes() : 0;
-        try {
-            typename Runner<T>::Lease workspace(runner, width);
-            for (std::size_t low; (low = next.fetch_add(range)) < count;)
-                body(*workspace, low, std::min(count, low + range));
-        } catch (...) {
-#pragma omp critical
-            failure = std::current_exception();
-        }
-        if (attendance) attendance->leaves(before);
-    }
-    if (attendance) attendance->ends();
-    if (failure) std::rethrow_exception(failure);
+    Ranges<T, Body> ranges(runner, width, count, threads, body);
+    run(threads, [&] { ranges.work(); });
+    ranges.end();
+}
+
+/// In the threads that kernels on arrays use.
+template <class T, class Body>
+void over_ranges(const Runner<T>& runner, int width, std::size_t count, int threads, Body body) {
+    over_ranges(runner, width, count, threads, body, [](int wanted, auto work) {
+#pragma omp parallel num_threads(wanted)
+        work();
+    });
 }
 
 /// So many lanes' instructions, for at most so many threads (0: all cores).
@@ -217,12 +251,11 @@ struct Work {
     int threads;
 };
 
-/// The same in as many threads as the work is worth now.
+/// With as many helpers as the work is worth.
 template <class T, class Body>
 void over_ranges(const Runner<T>& runner, int width, std::size_t count, Work work, Body body) {
-    const int threads = threads_now(work.instructions, work.threads);
-    Attendance attendance(threads);
-    over_ranges(runner, width, count, threads, body, &attendance);
+    over_ranges(runner, width, count, threads_worth(work.instructions, work.threads), body,
+                [](int wanted, auto share) { with_help(wanted - 1, share); });
 }
 
 template <class T>

@@ -78,7 +78,7 @@ class Program(_core.Program):
                 step of lbfgs and lm is an evaluation: x is the best point of so many of them.
             every: Steps between calls of the callback.
             threads: Threads for several starts or many rows, at most; None takes all cores. Fewer
-                where the work is little, or others have the cores.
+                where the work is little; none is waited for while others have the cores.
 
         Ctrl-C ends the run early and returns the best point so far.
 
